@@ -1,0 +1,39 @@
+# shellcheck shell=bash
+# Sourced by scripts/test, scripts/quickstart and the other entry points: what each needs before its own work.
+# After sourcing, the working directory is the repository's root.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+cd "$ROOT" || exit 1
+
+# A line of progress. Results go to stdout, progress to stderr.
+say() { printf '%s\n' "$*" >&2; }
+
+# Prints the path of a Python that can build the environment: 3.11 to 3.13 first, then anything newer.
+# A name on PATH proves nothing (version managers put shims there), so each candidate is run.
+find_python() {
+  local candidate
+  for range in '(3, 11) <= v < (3, 14)' '(3, 14) <= v < (4, 0)'; do
+    for candidate in ${PEAGLE_PYTHON:-} python3 python3.13 python3.12 python3.11 python3.14; do
+      if "$candidate" -c "import sys, venv, ensurepip; v = sys.version_info; sys.exit(not ($range))" \
+          >/dev/null 2>&1; then
+        command -v "$candidate"
+        return 0
+      fi
+    done
+  done
+  say "No Python 3.11 or newer with the modules venv and ensurepip was found on PATH."
+  say "Install one (on Debian and Ubuntu: python3 and python3-venv), or set PEAGLE_PYTHON to its path."
+  return 1
+}
+
+# The toolkit's environment, .venv: built once, then only when the lock, pyproject.toml or Python changes.
+ensure_venv() {
+  local python
+  python=$(find_python) || exit 1
+  "$python" "$ROOT/scripts/lib/environment.py" || exit 1
+}
+
+# The engine's environment (a real vLLM on CPU), in the user's cache: built once per lock and Python.
+ensure_engine() {
+  "$ROOT/.venv/bin/python" -m peagle_sm.local.engine_env >&2 || exit 1
+}

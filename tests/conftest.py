@@ -1,0 +1,81 @@
+"""What every test stands on: no account, no network, no state of the user, the fast tests first."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Two shared cores make single examples slow at random, so a deadline would only find the machine's load.
+settings.register_profile(
+    "house", deadline=None, max_examples=60, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+# CI repeats the same examples: a red run there must be about the change, not about the draw.
+settings.register_profile("ci", parent=settings.get_profile("house"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "house")
+
+_LOOPBACK = ("localhost", "::1", "0.0.0.0", "::", "")  # noqa: S104 - compared, never bound
+
+
+def _is_local(host: object) -> bool:
+    if isinstance(host, bytes):
+        host = host.decode()
+    return host is None or (isinstance(host, str) and (host in _LOOPBACK or host.startswith("127.")))
+
+
+def _refuse_the_network(event: str, args: tuple[Any, ...]) -> None:
+    """The suite runs offline: a test that would leave this machine fails where it tries to."""
+    if event == "socket.getaddrinfo":
+        host = args[0]
+    elif event == "socket.connect" and isinstance(args[1], tuple):
+        host = args[1][0]
+    else:
+        return
+    if not _is_local(host):
+        raise OSError(f"tests stay on this machine, and this one tried to reach {host!r}")
+
+
+def pytest_configure() -> None:
+    """Cuts the tests, and the processes that they start, off from the user's account and state."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        del os.environ[name]
+    os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+    nowhere = tempfile.mkdtemp(prefix="peagle-sm-tests-")
+    os.environ["AWS_CONFIG_FILE"] = f"{nowhere}/aws-config"
+    os.environ["AWS_SHARED_CREDENTIALS_FILE"] = f"{nowhere}/aws-credentials"
+    # The state only. The cache stays the user's: the engine's environment in it takes minutes to build.
+    os.environ["XDG_STATE_HOME"] = f"{nowhere}/state"
+    sys.addaudithook(_refuse_the_network)
+
+
+def pytest_unconfigure() -> None:
+    """Removes the state that the tests wrote."""
+    import shutil
+
+    shutil.rmtree(Path(os.environ["XDG_STATE_HOME"]).parent, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Fast tests first, then slow ones, then those with a real engine: a plain mistake shows at once."""
+    items.sort(key=lambda item: 2 * bool(item.get_closest_marker("engine")) + bool(item.get_closest_marker("slow")))
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository's root."""
+    return Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def in_empty_folder(tmp_path: Path) -> Iterator[Path]:
+    """Runs the test with an empty folder as its working directory."""
+    before = Path.cwd()
+    os.chdir(tmp_path)
+    yield tmp_path
+    os.chdir(before)
