@@ -1,0 +1,153 @@
+"""Every error that peagle-sm raises on purpose, and the exit code each one becomes.
+
+::
+
+    PeagleError (1)
+    ├── SpecError (2)          a spec, an argument or a request body is not acceptable
+    ├── PlanRefused (3)        the plan has a finding of severity "error"
+    ├── NotFound (4)           the endpoint, server or file asked for does not exist
+    ├── CredentialsError (5)   no or expired credentials, no region, or a missing permission
+    ├── ServiceFault (6)       AWS answered with a fault, or did not answer
+    ├── EndpointFailed (7)     the endpoint did not come up, or rolled back; it was cleaned up
+    ├── BillableLeft (8)       something billable may remain
+    ├── StreamError (9)        a stream was cut or carried an error
+    ├── EngineError (10)       a local engine or server could not start
+    └── Interrupted (130)      stopped by Ctrl-C
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+
+class PeagleError(Exception):
+    """Base of all deliberate errors: ``str()`` is the message, ``next_step`` says what to do.
+
+    ``details`` carries machine-readable facts for ``--format json``.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        next_step: str | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Keep the message, the remedy and the facts."""
+        super().__init__(message)
+        self.message = message
+        self.next_step = next_step
+        self.details: dict[str, Any] = dict(details or {})
+
+    def __str__(self) -> str:
+        """Return the message alone."""
+        return self.message
+
+
+class SpecError(PeagleError):
+    """A spec, an argument or a request body that is not acceptable as written."""
+
+    exit_code = 2
+
+
+class PlanRefused(PeagleError):
+    """The plan has at least one finding of severity "error"; ``details["findings"]`` lists them."""
+
+    exit_code = 3
+
+
+class NotFound(PeagleError):
+    """The endpoint, resource, server or file asked for does not exist."""
+
+    exit_code = 4
+
+
+class CredentialsError(PeagleError):
+    """No credentials, expired credentials, no region, or a permission that is missing."""
+
+    exit_code = 5
+
+
+class ServiceFault(PeagleError):
+    """AWS answered with a fault, or the network did not let it answer."""
+
+    exit_code = 6
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        operation: str = "",
+        code: str = "",
+        request_id: str = "",
+        next_step: str | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Keep which call failed (``operation``), AWS's own ``code`` and its ``request_id``."""
+        super().__init__(message, next_step=next_step, details=details)
+        self.operation = operation
+        self.code = code
+        self.request_id = request_id
+
+
+class EndpointFailed(PeagleError):
+    """The endpoint did not come up, or rolled back; what it left was cleaned up."""
+
+    exit_code = 7
+
+
+class BillableLeft(PeagleError):
+    """Something billable may remain: ``details["resources"]`` names it, ``next_step`` removes it."""
+
+    exit_code = 8
+
+
+class StreamError(PeagleError):
+    """A response stream was cut or carried an error; ``partial_text`` is what had arrived."""
+
+    exit_code = 9
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        partial_text: str = "",
+        request_id: str = "",
+        next_step: str | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Keep the text that had arrived and the request's id."""
+        super().__init__(message, next_step=next_step, details=details)
+        self.partial_text = partial_text
+        self.request_id = request_id
+
+
+class EngineError(PeagleError):
+    """A local engine or the local server could not be built or started."""
+
+    exit_code = 10
+
+
+class Interrupted(PeagleError):
+    """Stopped by Ctrl-C."""
+
+    exit_code = 130
+
+
+EXIT_CODES: dict[int, str] = {
+    0: "success",
+    1: "an error of peagle-sm itself",
+    2: "a spec, an argument or a request body is not acceptable",
+    3: "the plan is refused: it has a finding of severity error",
+    4: "the endpoint, resource, server or file does not exist",
+    5: "no or expired credentials, no region, or a missing permission",
+    6: "AWS answered with a fault, or the network failed",
+    7: "the endpoint did not come up or rolled back, and was cleaned up",
+    8: "something billable may remain: the message names it and the command that removes it",
+    9: "a response stream was cut or carried an error",
+    10: "a local engine or the local server could not start",
+    130: "interrupted by Ctrl-C",
+}

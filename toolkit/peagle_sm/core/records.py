@@ -1,0 +1,101 @@
+"""The frozen records that a plan is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from peagle_sm.core.spec import EndpointSpec
+
+Severity = Literal["error", "warning", "info"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One call to AWS in boto3's names, for example ("sagemaker", "create_model", {...})."""
+
+    service: str
+    operation: str
+    parameters: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check has to say; an "error" stops a deploy."""
+
+    check: str
+    severity: Severity
+    message: str
+    next_step: str
+    source: str
+
+
+@dataclass(frozen=True)
+class MemoryFit:
+    """Whether one replica fits its accelerators, in GB of 10^9 bytes; ``lines`` shows the sum."""
+
+    weights_gb: float
+    head_gb: float
+    kv_cache_gb: float
+    overhead_gb: float
+    available_gb: float
+    fits: bool
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names of everything that one deploy makes."""
+
+    endpoint: str
+    config: str
+    model: str
+    schedule: str
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where and when a plan is made.
+
+    ``local`` is True against the local SageMaker; ``image_uris``, ``artifacts`` and the two roles
+    then come from `peagle-sm local status`. ``now`` must be timezone-aware.
+    """
+
+    account: str
+    region: str
+    now: datetime
+    image_uris: Mapping[str, str] = field(default_factory=dict)
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+    local: bool = False
+    role_arn: str | None = None
+    scheduler_role_arn: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a deploy would do, what it would cost, and what there is to say about it.
+
+    ``requests`` is empty when a fact is missing that a payload cannot do without; a finding names it.
+    Money is None where no price is known; ``price_source`` then says so. ``unused_gpus`` counts the
+    accelerators of one instance that no replica uses.
+    """
+
+    spec: EndpointSpec
+    context: Context
+    names: Names
+    spec_hash: str
+    requests: tuple[Request, ...]
+    usd_per_hour: float | None
+    price_source: str
+    usd_per_day: float | None
+    max_usd: float | None
+    memory: MemoryFit | None
+    unused_gpus: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def refused(self) -> bool:
+        """True when a finding of severity "error" forbids the deploy."""
+        return any(finding.severity == "error" for finding in self.findings)
