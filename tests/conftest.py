@@ -20,7 +20,7 @@ settings.register_profile(
 settings.register_profile("ci", parent=settings.get_profile("house"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "house")
 
-_LOOPBACK = ("localhost", "::1", "0.0.0.0", "::", "")  # noqa: S104 - compared, never bound
+_LOOPBACK = ("localhost", "::1", "0.0.0.0", "::", "")
 
 
 def _is_local(host: object) -> bool:
@@ -63,7 +63,9 @@ def pytest_unconfigure() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Fast tests first, then slow ones, then those with a real engine: a plain mistake shows at once."""
-    items.sort(key=lambda item: 2 * bool(item.get_closest_marker("engine")) + bool(item.get_closest_marker("slow")))
+    items.sort(
+        key=lambda item: 2 * bool(item.get_closest_marker("engine")) + bool(item.get_closest_marker("slow"))
+    )
 
 
 @pytest.fixture(scope="session")

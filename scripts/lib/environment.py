@@ -58,7 +58,7 @@ def run(*command: str | Path) -> None:
     done = subprocess.run([str(part) for part in command], stdout=sys.stderr, check=False)
     if done.returncode != 0:
         sys.exit(
-            f"Building .venv failed: {' '.join(str(part) for part in command)} ended with {done.returncode}.\n"
+            f"Building .venv failed: {' '.join(map(str, command))} ended with {done.returncode}.\n"
             "The first run needs a package index (pip's own settings are used). Mend what is named above "
             "and run this again."
         )
@@ -118,8 +118,6 @@ def build(python: str) -> None:
 
 def main() -> None:
     """Builds .venv when it is missing or was built from something else."""
-    if sys.version_info < (3, 11):
-        sys.exit(f"Python {sys.version.split()[0]} is too old: 3.11 or newer is needed.")
     with held(cache_dir() / "venv.lock"):
         if STAMP.is_file() and STAMP.read_text(encoding="utf-8") == stamp():
             return

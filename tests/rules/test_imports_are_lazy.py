@@ -1,0 +1,58 @@
+"""`import peagle_sm` and `peagle-sm --help` cost next to nothing: heavy packages wait."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = ("boto3", "botocore", "pydantic", "rich", "yaml", "aiohttp", "moto", "numpy", "asyncio")
+MAX_HELP_CPU_MS = 100.0
+
+PRINT_MODULES = f"""
+import json, sys
+print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]), file=sys.stderr)
+"""
+
+
+def _heavy_after(program: str, *arguments: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True, cwd=os.sep
+    )
+    loaded = json.loads(done.stderr.splitlines()[-1])
+    assert isinstance(loaded, list)
+    return loaded
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    assert _heavy_after("import peagle_sm" + PRINT_MODULES) == []
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
+def test_help_and_version_import_nothing_heavy(arguments: list[str]) -> None:
+    program = f"""
+from peagle_sm.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert end.code in (0, None), end.code
+{PRINT_MODULES}"""
+    assert _heavy_after(program, *arguments) == []
+
+
+def test_help_takes_less_than_100_ms_of_cpu() -> None:
+    command = Path(sys.executable).with_name("peagle-sm")
+    assert command.is_file(), "the console script is missing: pip install -e ."
+    spent = []
+    for _ in range(7):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([command, "--help"], capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent.append((after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000)
+    # The least of several: what the command costs, not what else the machine was doing.
+    assert min(spent) < MAX_HELP_CPU_MS, f"CPU ms of {len(spent)} runs: {[round(ms) for ms in spent]}"

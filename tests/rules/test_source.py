@@ -1,0 +1,84 @@
+"""Rules about the text of the sources: size, patches, unfinished work, what belongs to one machine."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import subprocess
+
+import pytest
+
+from tests.rules.files import ROOT, project_files, python_files, texts
+
+# Joined at run time, so that this file does not hold what it forbids.
+PATCHES = re.compile("|".join(("mock" + r"\.patch", "monkeypatch" + r"\.setattr", "Magic" + "Mock")))
+UNFINISHED = re.compile(
+    "|".join(
+        (r"\bTO" + r"DO\b", r"\bFIX" + r"ME\b", "NotImplemented" + "Error", r"except Exception: *" + "pass")
+    )
+)
+ONE_MACHINE = re.compile(
+    "|".join(
+        (
+            r"/ho" + r"me/[a-z]",
+            r"/ro" + r"ot/",
+            r"/Us" + r"ers/[A-Za-z]",
+            r"\.\./sha" + r"red\b",
+            r"pypi\.org/" + "simple",
+            "files.pythonhosted" + r"\.org",
+            "registry.npmjs" + r"\.org",
+        )
+    )
+)
+TORCH_INDEX = re.compile("download.pytorch" + r"\.org/whl")
+
+
+def _hits(pattern: re.Pattern[str], *suffixes: str) -> list[str]:
+    return [
+        f"{path}:{number}: {line.strip()}"
+        for path, text in texts()
+        if not suffixes or path.suffix in suffixes
+        for number, line in enumerate(text.splitlines(), 1)
+        if pattern.search(line)
+    ]
+
+
+def test_no_module_is_over_400_lines() -> None:
+    long = {str(path): n for path in python_files() if (n := _lines(path)) > 400}
+    assert not long, "split these: each should be one thing"
+
+
+def test_the_median_module_is_small() -> None:
+    assert statistics.median(_lines(path) for path in python_files("toolkit")) < 150
+
+
+def _lines(path: object) -> int:
+    return len((ROOT / str(path)).read_text(encoding="utf-8").splitlines())
+
+
+def test_nothing_is_patched_or_mocked() -> None:
+    assert not _hits(PATCHES, ".py"), "inject the session, client, clock or seed instead"
+
+
+def test_nothing_is_left_unfinished() -> None:
+    assert not _hits(UNFINISHED, ".py", ".sh", ".md"), "finish it, or leave it out and say so in the README"
+
+
+def test_nothing_belongs_to_one_machine() -> None:
+    assert not _hits(ONE_MACHINE)
+
+
+def test_the_index_of_torch_for_cpus_stands_in_one_place() -> None:
+    assert len(_hits(TORCH_INDEX, ".py", ".sh", ".toml", ".lock", ".txt")) <= 1
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in project_files() if path.parts[0] in ("scripts", ".ci")], ids=str
+)
+def test_a_script_parses_and_may_be_run(path: object) -> None:
+    file = ROOT / str(path)
+    first = file.read_bytes().split(b"\n", 1)[0]
+    if first.startswith(b"#!"):
+        assert file.stat().st_mode & 0o111, "has a #! line but is not executable"
+    if b"bash" in first:
+        subprocess.run(["bash", "-n", str(file)], check=True)
