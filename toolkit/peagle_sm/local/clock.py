@@ -1,0 +1,40 @@
+"""The local clock: one source of "now" for creation times, metrics, schedules and start-up limits."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+
+def _wall_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+class LocalClock:
+    """Real time plus what somebody moved it forward by.
+
+    Moving it forward is how a lifetime of hours is tried in seconds; it never goes back, because AWS's
+    records would then be younger than what followed them.
+    """
+
+    def __init__(self, wall: Callable[[], datetime] = _wall_clock) -> None:
+        self._wall = wall
+        self._ahead = timedelta()
+
+    def now(self) -> datetime:
+        """The local time, aware, in UTC."""
+        return self._wall().astimezone(UTC) + self._ahead
+
+    @property
+    def ahead_seconds(self) -> float:
+        """How far the local clock runs ahead of real time, in seconds."""
+        return self._ahead.total_seconds()
+
+    def advance(self, seconds: float) -> datetime:
+        """Moves the clock forward and returns the new time.
+
+        Raises:
+            ValueError: `seconds` is negative.
+        """
+        if seconds < 0:
+            raise ValueError(f"the local clock only goes forward: found {seconds} s, allowed is 0 or more")
+        self._ahead += timedelta(seconds=seconds)
+        return self.now()

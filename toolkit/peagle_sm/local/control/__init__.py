@@ -1,0 +1,19 @@
+"""The control plane of the local SageMaker: records, statuses that follow real engines, AWS's wording."""
+
+from .errors import ApiError
+from .events import Event, OnEvent
+from .launching import EngineLauncherProtocol, EngineProcessProtocol
+from .plane import ControlPlane
+from .routing import Route
+from .settings import Timing
+
+__all__ = [
+    "ApiError",
+    "ControlPlane",
+    "EngineLauncherProtocol",
+    "EngineProcessProtocol",
+    "Event",
+    "OnEvent",
+    "Route",
+    "Timing",
+]

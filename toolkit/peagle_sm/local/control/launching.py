@@ -1,0 +1,124 @@
+"""What the control plane needs of an engine, and the plan of one engine made from a model and a variant."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from ..engine import EngineRequest
+
+# ContainerStartupHealthCheckTimeoutInSeconds when the variant says nothing: AWS's knowledge centre says
+# that an endpoint fails "within four minutes after the container starts up".
+DEFAULT_STARTUP_TIMEOUT_S = 240.0
+# ModelDataDownloadTimeoutInSeconds when the variant says nothing; assumed, AWS gives no default.
+DEFAULT_DOWNLOAD_TIMEOUT_S = 1200.0
+
+MODEL_MOUNT = "/opt/ml/model"
+CHANNEL_MOUNT = "/opt/ml/additional-model-data-sources"
+
+
+class EngineProcessProtocol(Protocol):
+    """One running engine, as `peagle_sm.local.engine.EngineProcess` is."""
+
+    @property
+    def url(self) -> str:
+        """Base URL on loopback, without a slash at the end."""
+        ...
+
+    @property
+    def pid(self) -> int:
+        """Process id of the leader of the engine's group."""
+        ...
+
+    @property
+    def started_at(self) -> datetime:
+        """When the process was started, in UTC."""
+        ...
+
+    @property
+    def overrides(self) -> list[str]:
+        """Each local override of the environment, in words."""
+        ...
+
+    @property
+    def engine_version(self) -> str:
+        """The version that runs, whatever the image's tag says."""
+        ...
+
+    @property
+    def exited(self) -> int | None:
+        """Exit status, None while it runs."""
+        ...
+
+    async def ping(self) -> bool:
+        """True when /ping answers 200 within AWS's 2 s."""
+        ...
+
+    def last_words(self, n: int = 15) -> str:
+        """The last `n` lines of output."""
+        ...
+
+    async def stop(self) -> None:
+        """Ends the whole process group; safe to call twice."""
+        ...
+
+
+class EngineLauncherProtocol(Protocol):
+    """Makes engines, as `peagle_sm.local.engine.EngineLauncher` does."""
+
+    async def launch(self, request: EngineRequest, on_line: Callable[[str], None]) -> EngineProcessProtocol:
+        """Fetches the model's data and starts the process; it answers pings later.
+
+        Raises:
+            Exception: the image is unknown, an artifact is missing, the process cannot start. The text goes
+                into the endpoint's FailureReason.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class EnginePlan:
+    """One engine to run: a variant of a configuration with the model it names, both as they were then."""
+
+    variant: str
+    model: str
+    image: str
+    environment: Mapping[str, str]
+    sources: tuple[tuple[str, str], ...]
+    startup_timeout_s: float
+    download_timeout_s: float
+
+
+def engine_plan(variant: Mapping[str, Any], model: Mapping[str, Any]) -> EnginePlan:
+    """The plan from a production variant and the CreateModel body that it names."""
+    container = model.get("PrimaryContainer") or model["Containers"][0]
+    return EnginePlan(
+        variant=variant["VariantName"],
+        model=variant["ModelName"],
+        image=container["Image"],
+        environment=dict(container.get("Environment", {})),
+        sources=tuple(model_sources(container)),
+        startup_timeout_s=float(
+            variant.get("ContainerStartupHealthCheckTimeoutInSeconds", DEFAULT_STARTUP_TIMEOUT_S)
+        ),
+        download_timeout_s=float(
+            variant.get("ModelDataDownloadTimeoutInSeconds", DEFAULT_DOWNLOAD_TIMEOUT_S)
+        ),
+    )
+
+
+def model_sources(container: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Where the container finds each of its S3 sources: (mount, S3 URI) in the order of the request."""
+    sources = []
+    if "ModelDataUrl" in container:
+        sources.append((MODEL_MOUNT, container["ModelDataUrl"]))
+    main = container.get("ModelDataSource", {}).get("S3DataSource")
+    if main:
+        sources.append((MODEL_MOUNT, main["S3Uri"]))
+    for channel in container.get("AdditionalModelDataSources", []):
+        sources.append((f"{CHANNEL_MOUNT}/{channel['ChannelName']}", channel["S3DataSource"]["S3Uri"]))
+    return sources
+
+
+# Called with one S3 URI; False when nothing is there.
+ModelDataExists = Callable[[str], Awaitable[bool]]

@@ -1,0 +1,141 @@
+"""The SageMaker control plane of one account in one region, in one asyncio loop."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..clock import LocalClock
+from .configs import Configs
+from .endpoints import Endpoints
+from .engines import Engine, Tell
+from .errors import ApiError
+from .events import Event, OnEvent
+from .launching import EngineLauncherProtocol, EnginePlan, ModelDataExists
+from .models import Models
+from .records import EndpointRecord, Tables
+from .routing import Route, choose
+from .settings import Timing
+from .status import engine_rows
+from .supervisor import Supervisor
+from .tags import Tags
+
+Operation = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
+
+
+def _ignore(_: Event) -> None:
+    return
+
+
+class ControlPlane:
+    """Answers the control-plane operations of SageMaker and runs the engines behind the endpoints.
+
+    Args:
+        clock: stamps every record and counts the start-up limits.
+        launcher: starts engines.
+        account: 12 digits.
+        region: AWS region, for ARNs.
+        root: directory below which each engine gets one of its own.
+        on_event: told of every change of status, of every engine, and of each line that an engine prints.
+        model_data_exists: asked for each S3 URI by CreateModel, as AWS does; None leaves it to the launcher.
+        timing: polling intervals and limits.
+        seed: of the draw between variants.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: LocalClock,
+        launcher: EngineLauncherProtocol,
+        account: str,
+        region: str,
+        root: Path,
+        on_event: OnEvent = _ignore,
+        model_data_exists: ModelDataExists | None = None,
+        timing: Timing | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self._clock = clock
+        self._launcher = launcher
+        self._root = root
+        self._on_event = on_event
+        self._timing = timing or Timing()
+        self._chance = random.Random(seed)
+        self._tables = Tables(account, region)
+        self._endpoints = Endpoints(self._tables, clock, self._supervisor)
+        models = Models(self._tables, clock, model_data_exists)
+        configs = Configs(self._tables, clock)
+        tags = Tags(self._tables)
+        self._operations: dict[str, Operation] = {
+            "CreateModel": models.create,
+            "DescribeModel": models.describe,
+            "ListModels": models.listed,
+            "DeleteModel": models.delete,
+            "CreateEndpointConfig": configs.create,
+            "DescribeEndpointConfig": configs.describe,
+            "ListEndpointConfigs": configs.listed,
+            "DeleteEndpointConfig": configs.delete,
+            "CreateEndpoint": self._endpoints.create,
+            "DescribeEndpoint": self._endpoints.describe,
+            "ListEndpoints": self._endpoints.listed,
+            "UpdateEndpoint": self._endpoints.update,
+            "UpdateEndpointWeightsAndCapacities": self._endpoints.reweigh,
+            "DeleteEndpoint": self._endpoints.delete,
+            "AddTags": tags.add,
+            "ListTags": tags.listed,
+            "DeleteTags": tags.delete,
+        }
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """The operations that `handle` answers."""
+        return tuple(self._operations)
+
+    async def handle(self, operation: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Answers one request of the JSON protocol: decoded body in, decoded body out.
+
+        Raises:
+            ApiError: the request is refused; also `UnknownOperationException` for an operation that the
+                local SageMaker does not have.
+        """
+        answer = self._operations.get(operation)
+        if answer is None:
+            known = ", ".join(self._operations)
+            raise ApiError(
+                "UnknownOperationException",
+                f"{operation} is not implemented by the local SageMaker; it has {known}.",
+            )
+        return await answer(body)
+
+    def route(self, endpoint_name: str, variant: str | None = None) -> Route:
+        """The engine that serves an invocation; raises ApiError as the runtime API does."""
+        return choose(self._tables, self._endpoints.supervisors, self._chance, endpoint_name, variant)
+
+    def describe_engines(self) -> list[dict[str, Any]]:
+        """One row an engine, for `peagle-sm local status`; JSON-serialisable."""
+        return engine_rows(self._endpoints.supervisors.values())
+
+    async def close(self) -> None:
+        """Ends every engine, whatever its endpoint's status; answers nothing useful afterwards."""
+        await asyncio.gather(*(s.close() for s in self._endpoints.supervisors.values()))
+
+    def _supervisor(self, row: EndpointRecord) -> Supervisor:
+        def make_engine(plan: EnginePlan, tell: Tell) -> Engine:
+            return Engine(
+                plan,
+                endpoint=row.name,
+                root=self._root / row.name,
+                launcher=self._launcher,
+                clock=self._clock,
+                timing=self._timing,
+                tell=tell,
+            )
+
+        return Supervisor(
+            row,
+            make_engine=make_engine,
+            clock=self._clock,
+            timing=self._timing,
+            on_event=self._on_event,
+        )

@@ -1,0 +1,134 @@
+"""What the control plane remembers: models, endpoint configurations, endpoints, and how they are named."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from . import errors
+
+
+@dataclass
+class Record:
+    """One named resource. `body` is the request that made it, checked and stripped of its tags."""
+
+    name: str
+    arn: str
+    created: datetime
+    modified: datetime
+    body: dict[str, Any]
+    tags: dict[str, str]
+    # Breaks ties between equal creation times, so that lists have one order.
+    number: int = 0
+
+
+@dataclass
+class VariantCapacity:
+    """What a variant was asked for and has now: traffic weight and number of instances."""
+
+    current_weight: float
+    desired_weight: float
+    current_count: int
+    desired_count: int
+
+
+@dataclass
+class EndpointRecord(Record):
+    """An endpoint: `body` is its CreateEndpoint request; the configuration in force stands beside it.
+
+    Attributes:
+        config: body of the configuration in force; it outlives the configuration's own record.
+        images: variant -> image of the configuration in force.
+        pending: body of the configuration that is being deployed, with `pending_since`.
+        failure_reason: shown by DescribeEndpoint while the status is one of failure.
+        last_update_failure: why the last update rolled back; AWS does not show it, `status` does.
+    """
+
+    status: str = "Creating"
+    config: dict[str, Any] = field(default_factory=dict)
+    capacities: dict[str, VariantCapacity] = field(default_factory=dict)
+    images: dict[str, str] = field(default_factory=dict)
+    deployed_at: datetime | None = None
+    pending: dict[str, Any] | None = None
+    pending_since: datetime | None = None
+    deployment_config: dict[str, Any] | None = None
+    failure_reason: str | None = None
+    last_update_failure: str | None = None
+
+
+R = TypeVar("R", bound=Record)
+
+
+class Table(Generic[R]):
+    """The resources of one kind. Names are unique and found whatever their case, as AWS has it."""
+
+    def __init__(self, kind: str, arn_prefix: str) -> None:
+        self.kind = kind
+        self._arn_prefix = arn_prefix
+        self._rows: dict[str, R] = {}
+        self._count = 0
+
+    def __iter__(self) -> Iterator[R]:
+        return iter(tuple(self._rows.values()))
+
+    def arn(self, name: str) -> str:
+        """AWS writes the name in lower case inside an ARN."""
+        return f"{self._arn_prefix}/{name.lower()}"
+
+    def find(self, name: str) -> R | None:
+        """The resource, or None."""
+        return self._rows.get(name.lower())
+
+    def get(self, name: str) -> R:
+        """The resource.
+
+        Raises:
+            ApiError: there is none of that name.
+        """
+        row = self.find(name)
+        if row is None:
+            raise errors.not_found(self.kind, self.arn(name))
+        return row
+
+    def refuse_taken(self, name: str) -> None:
+        """Raises ApiError when the name is in use."""
+        if self.find(name) is not None:
+            raise errors.already_exists(self.kind, self.arn(name))
+
+    def add(self, row: R) -> R:
+        """Adds a new resource and numbers it.
+
+        Raises:
+            ApiError: the name is in use.
+        """
+        self.refuse_taken(row.name)
+        self._count += 1
+        row.number = self._count
+        self._rows[row.name.lower()] = row
+        return row
+
+    def remove(self, name: str) -> R:
+        """Removes and returns the resource; raises ApiError when there is none."""
+        row = self.get(name)
+        del self._rows[name.lower()]
+        return row
+
+
+class Tables:
+    """Every kind of resource of one account in one region."""
+
+    def __init__(self, account: str, region: str) -> None:
+        self.account = account
+        self.region = region
+        prefix = f"arn:aws:sagemaker:{region}:{account}"
+        self.models: Table[Record] = Table("model", f"{prefix}:model")
+        self.configs: Table[Record] = Table("endpoint configuration", f"{prefix}:endpoint-config")
+        self.endpoints: Table[EndpointRecord] = Table("endpoint", f"{prefix}:endpoint")
+
+    def by_arn(self, arn: str) -> Record | None:
+        """Any tagged resource by its ARN, whatever the case of the name in it."""
+        for table in (self.models, self.configs, self.endpoints):
+            for row in table:
+                if row.arn == arn or row.arn == arn.lower():
+                    return row
+        return None

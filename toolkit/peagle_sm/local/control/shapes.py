@@ -1,0 +1,162 @@
+"""Requests checked against botocore's own model of SageMaker, with AWS's wording for what is wrong."""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from botocore.loaders import Loader
+from botocore.model import ListShape, MapShape, OperationModel, ServiceModel, Shape, StructureShape
+
+from .errors import ApiError
+
+# botocore carries Java's Unicode classes, which Python's re does not know. They stand inside [...] in the
+# patterns of tags, so each becomes characters of a class and not a class of its own.
+_UNICODE_CLASSES = {
+    r"\p{L}": r"\w",
+    r"\p{N}": r"\w",
+    r"\p{Z}": r" \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000",
+}
+
+
+@lru_cache(maxsize=1)
+def service_model() -> ServiceModel:
+    """SageMaker's model as the installed botocore has it; read once (0.1 s)."""
+    return ServiceModel(Loader().load_service_model("sagemaker", "service-2"), "sagemaker")
+
+
+@lru_cache(maxsize=64)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    for java, python in _UNICODE_CLASSES.items():
+        pattern = pattern.replace(java, python)
+    return re.compile(pattern)
+
+
+def operation(name: str) -> OperationModel:
+    """The model of an operation that the caller knows to exist."""
+    return service_model().operation_model(name)
+
+
+def checked(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """The request body with the members that the operation knows, once every constraint holds.
+
+    Members that the operation does not know are dropped, as AWS's JSON protocol does.
+
+    Raises:
+        ApiError: `SerializationException` for a wrong type, `ValidationException` naming every constraint
+            that fails.
+    """
+    shape = operation(name).input_shape
+    if not isinstance(shape, StructureShape):
+        return {}
+    known = _known(shape, body, "")
+    problems = list(_problems(shape, known, ""))
+    if problems:
+        noun = "error" if len(problems) == 1 else "errors"
+        raise ApiError(
+            "ValidationException", f"{len(problems)} validation {noun} detected: " + "; ".join(problems)
+        )
+    return dict(known)
+
+
+_JSON_TYPES: dict[str, tuple[type, ...]] = {
+    "structure": (dict,),
+    "map": (dict,),
+    "list": (list,),
+    "string": (str,),
+    "blob": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "long": (int,),
+    "float": (int, float),
+    "double": (int, float),
+    "timestamp": (int, float, str),
+}
+
+
+def _known(shape: Shape, value: Any, path: str) -> Any:
+    """The value without unknown members and without nulls, its JSON types checked."""
+    _check_type(shape, value, path)
+    if isinstance(shape, StructureShape):
+        return {
+            key: _known(member, value[key], _join(path, key))
+            for key, member in shape.members.items()
+            if value.get(key) is not None
+        }
+    if isinstance(shape, ListShape):
+        return [_known(shape.member, item, f"{path}.{i}.member") for i, item in enumerate(value, 1)]
+    if isinstance(shape, MapShape):
+        return {key: _known(shape.value, item, f"{path}.{key}.member") for key, item in value.items()}
+    return value
+
+
+def _check_type(shape: Shape, value: Any, path: str) -> None:
+    allowed = _JSON_TYPES[shape.type_name]
+    if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+        where = f" at '{path}'" if path else ""
+        raise ApiError(
+            "SerializationException", f"Expected {shape.type_name}{where}, found {type(value).__name__}."
+        )
+
+
+def _problems(shape: Shape, value: Any, path: str) -> Iterator[str]:
+    for failed in _failed(shape, value):
+        yield f"Value '{_shown(value)}' at '{path}' failed to satisfy constraint: {failed}"
+    if isinstance(shape, StructureShape):
+        for key in shape.required_members:
+            if key not in value:
+                where = _join(path, key)
+                yield f"Value null at '{where}' failed to satisfy constraint: Member must not be null"
+        for key, item in value.items():
+            yield from _problems(shape.members[key], item, _join(path, key))
+    elif isinstance(shape, ListShape):
+        for i, item in enumerate(value, 1):
+            yield from _problems(shape.member, item, f"{path}.{i}.member")
+    elif isinstance(shape, MapShape):
+        yield from _map_problems(shape, value, path)
+
+
+def _map_problems(shape: MapShape, value: Mapping[str, Any], path: str) -> Iterator[str]:
+    keys = sorted({failed for key in value for failed in _failed(shape.key, key)})
+    values = sorted({failed for item in value.values() for failed in _failed(shape.value, item)})
+    for what, failures in (("keys", keys), ("value", values)):
+        if failures:
+            constraints = ", ".join(failures)
+            yield (
+                f"Value '{_shown(value)}' at '{path}' failed to satisfy constraint: "
+                f"Map {what} must satisfy constraint: [{constraints}]"
+            )
+
+
+def _failed(shape: Shape, value: Any) -> Iterator[str]:
+    """The constraints of this one value that do not hold, in AWS's words."""
+    limits = shape.metadata
+    low, high = limits.get("min"), limits.get("max")
+    if shape.type_name in ("string", "list", "map"):
+        if low is not None and len(value) < low:
+            yield f"Member must have length greater than or equal to {low}"
+        if high is not None and len(value) > high:
+            yield f"Member must have length less than or equal to {high}"
+    elif shape.type_name in ("integer", "long", "float", "double"):
+        if low is not None and value < low:
+            yield f"Member must have value greater than or equal to {low}"
+        if high is not None and value > high:
+            yield f"Member must have value less than or equal to {high}"
+    if shape.type_name == "string":
+        if "enum" in limits and value not in limits["enum"]:
+            yield f"Member must satisfy enum value set: [{', '.join(limits['enum'])}]"
+        if "pattern" in limits and not _compiled(limits["pattern"]).fullmatch(value):
+            yield f"Member must satisfy regular expression pattern: {limits['pattern']}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}={_shown(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_shown(item) for item in value) + "]"
+    return str(value)
+
+
+def _join(path: str, member: str) -> str:
+    name = member[:1].lower() + member[1:]
+    return f"{path}.{name}" if path else name

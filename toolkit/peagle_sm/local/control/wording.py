@@ -1,0 +1,56 @@
+"""The sentences of FailureReason: AWS's own first, then what the engine said itself."""
+
+FAILURE_REASON_LIMIT = 1024  # FailureReason's maximum length in SageMaker's model
+
+# Seen in aws/sagemaker-python-sdk#787 and awslabs/llm-hosting-container#18.
+_NO_PING = (
+    "The primary container for production variant {variant} did not pass the ping health check. "
+    "Please check CloudWatch logs for this endpoint."
+)
+
+
+def no_ping(variant: str, seconds: float, last_words: str) -> str:
+    """The engine runs but did not answer in time."""
+    told = f"It did not answer /ping within {seconds:.0f} s."
+    return _with_words(f"{_NO_PING.format(variant=variant)} {told}", last_words)
+
+
+def no_ping_exited(variant: str, status: int, last_words: str) -> str:
+    """The engine ended before it answered."""
+    return _with_words(f"{_NO_PING.format(variant=variant)} It exited with status {status}.", last_words)
+
+
+def no_download(variant: str, seconds: float) -> str:
+    """The model's data did not arrive in time; wording assumed."""
+    return (
+        f"The model data for production variant {variant} was not downloaded within {seconds:.0f} s. "
+        "Raise ModelDataDownloadTimeoutInSeconds (up to 3600)."
+    )
+
+
+def launch_failed(variant: str, error: Exception) -> str:
+    """The launcher refused: an image or an artifact that is not there."""
+    reason = str(error) or type(error).__name__
+    return _limited(
+        f"The primary container for production variant {variant} could not be started: {reason}", ""
+    )
+
+
+def died(variant: str, how: str, last_words: str) -> str:
+    """An engine in service died."""
+    return _with_words(f"The container of production variant {variant} died: it {how}.", last_words)
+
+
+def _with_words(told: str, last_words: str) -> str:
+    words = last_words.strip()
+    return _limited(told, f" Its last words: {words}" if words else "")
+
+
+def _limited(told: str, words: str) -> str:
+    """Keeps AWS's sentence and the end of the engine's words, where the error stands."""
+    room = FAILURE_REASON_LIMIT - len(told)
+    if len(words) <= room:
+        return told + words
+    marker = " Its last words: …"
+    tail = max(room - len(marker), 0)
+    return (told + marker + words[len(words) - tail :])[:FAILURE_REASON_LIMIT]
