@@ -2,6 +2,53 @@
 
 from __future__ import annotations
 
+from peagle_sm.core.catalog import Catalog, load_catalog
+from peagle_sm.core.checks import run_checks
+from peagle_sm.core.checks.placement import unused_gpus
+from peagle_sm.core.cost import cost_of
+from peagle_sm.core.memory import memory_fit
+from peagle_sm.core.payloads import names_for, requests_for, schedule_name, spec_hash
 from peagle_sm.core.records import Context, Finding, MemoryFit, Names, Plan, Request, Severity
+from peagle_sm.core.resolve import resolve
+from peagle_sm.core.spec import EndpointSpec
 
-__all__ = ["Context", "Finding", "MemoryFit", "Names", "Plan", "Request", "Severity"]
+__all__ = [
+    "Context",
+    "Finding",
+    "MemoryFit",
+    "Names",
+    "Plan",
+    "Request",
+    "Severity",
+    "make_plan",
+    "schedule_name",
+]
+
+
+def make_plan(spec: EndpointSpec, context: Context, catalog: Catalog | None = None) -> Plan:
+    """Plan a deploy without doing anything.
+
+    The requests come in the order in which they must be sent: the schedule that ends the endpoint's life
+    first. A plan that is ``refused`` must not be sent.
+
+    Raises:
+        SpecError: the model is not in the catalogue.
+    """
+    draft = resolve(spec, context, catalog or load_catalog())
+    digest = spec_hash(draft)
+    names = names_for(spec.name, digest)
+    cost = cost_of(draft)
+    return Plan(
+        spec=spec,
+        context=context,
+        names=names,
+        spec_hash=digest,
+        requests=requests_for(draft, names, digest),
+        usd_per_hour=cost.usd_per_hour,
+        price_source=cost.source,
+        usd_per_day=cost.usd_per_day,
+        max_usd=cost.max_usd,
+        memory=memory_fit(draft),
+        unused_gpus=unused_gpus(draft),
+        findings=run_checks(draft),
+    )

@@ -1,0 +1,223 @@
+"""Checks on instances, host AMIs, GPUs and the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from peagle_sm.core.catalog import known_instance_types
+from peagle_sm.core.checks.base import Check, Note, check
+from peagle_sm.core.environment import environment
+from peagle_sm.core.payloads import host_ami
+from peagle_sm.core.resolve import Draft
+from peagle_sm.core.wording import suggest
+
+
+def unused_gpus(draft: Draft) -> int:
+    """Return the GPUs of one instance of the first type that no replica uses; 0 if its count is not known."""
+    entry = draft.instance(draft.instance_types[0])
+    serving = draft.spec.serving
+    used = serving.tensor_parallel_size * serving.data_parallel_size
+    return max(0, entry.gpu_count - used) if entry else 0
+
+
+@check(
+    "instance-type",
+    why="AWS refuses a type that it does not have for endpoints.",
+    source="botocore's service model: ProductionVariantInstanceType",
+    remedy="Use a type that AWS has for hosting.",
+)
+def instance_type(draft: Draft) -> Iterator[Note]:
+    """An instance type that AWS does not have for endpoints."""
+    known = known_instance_types()
+    for name in draft.instance_types:
+        if name not in known:
+            yield Note(
+                "error",
+                f"placement.instance_types: found {name!r}; allowed: one of the {len(known)} types that AWS "
+                f"has for endpoints.{suggest(name, known)}",
+                "Change 'placement.instance_types'.",
+            )
+
+
+@check(
+    "jumpstart-instance",
+    why="JumpStart has tried the model only on the types that its spec lists.",
+    source="JumpStart spec: supported_inference_instance_types",
+    remedy="Take one of the listed types, or be ready for surprises.",
+)
+def jumpstart_instance(draft: Draft) -> Iterator[Note]:
+    """An instance type that JumpStart's spec does not list for the model."""
+    if draft.jumpstart is None:
+        return
+    for name in draft.instance_types:
+        if name not in draft.jumpstart.instance_types:
+            listed = ", ".join(draft.jumpstart.instance_types)
+            yield Note(
+                "warning", f"{name} is not among the types that JumpStart lists for the model: {listed}"
+            )
+
+
+@check(
+    "instance-families",
+    why="One model has one image, but JumpStart resolves another image for another family.",
+    source="JumpStart spec: hosting_instance_type_variants",
+    remedy="List types of families that share an image.",
+)
+def instance_families(draft: Draft) -> Iterator[Note]:
+    """Instance types for which JumpStart would use different images."""
+    if draft.jumpstart is None or draft.spec.image is not None:
+        return
+    images = {
+        draft.jumpstart.family_images.get(name.removeprefix("ml.").partition(".")[0], draft.jumpstart.image)
+        for name in draft.instance_types
+    }
+    if len(images) > 1:
+        yield Note("error", "placement.instance_types: JumpStart has different images for these families")
+
+
+@check(
+    "host-ami",
+    why="A mismatch crashes before any log line, or sticks in Creating while it is billed.",
+    source="SageMaker API: InferenceAmiVersion; drivers 535, 550 (CUDA 12.4), 580 (CUDA 13.0)",
+    remedy="Leave placement.inference_ami_version out: the fitting one is chosen.",
+)
+def host_ami_driver(draft: Draft) -> Iterator[Note]:
+    """A host AMI whose driver is too old for the image's CUDA or for the GPU."""
+    images, ami = draft.catalog.images, host_ami(draft)
+    if ami is None:
+        return
+    if ami not in images.amis:
+        allowed = ", ".join(sorted(images.amis))
+        yield Note(
+            "error",
+            f"placement.inference_ami_version: found {ami!r}; allowed: {allowed}.{suggest(ami, images.amis)}",
+        )
+        return
+    driver = images.amis[ami].driver
+    cuda = draft.image.cuda if draft.image else None
+    needed = images.driver_for_cuda.get(cuda.partition(".")[0]) if cuda else None
+    if needed is not None and driver < needed:
+        yield Note("error", f"host AMI {ami} has driver {driver}; the image's CUDA {cuda} needs {needed}")
+    for name in draft.instance_types:
+        entry = draft.instance(name)
+        if entry is not None and entry.min_driver is not None and driver < entry.min_driver:
+            yield Note(
+                "error",
+                f"host AMI {ami} has driver {driver}; the {entry.gpu} of {name} needs {entry.min_driver}",
+            )
+
+
+@check(
+    "host-ami-unknown",
+    why="AWS's default host has an old driver; a CUDA 13 image crashes on it before any log line.",
+    source="SageMaker API: InferenceAmiVersion",
+    remedy="Set placement.inference_ami_version to the one that suits the image.",
+)
+def host_ami_unknown(draft: Draft) -> Iterator[Note]:
+    """A GPU instance and an image whose CUDA version its tag does not tell."""
+    gpu = any((entry := draft.instance(name)) and entry.gpu_count for name in draft.instance_types)
+    if gpu and draft.image is not None and host_ami(draft) is None:
+        yield Note("warning", f"the CUDA version of {draft.image.uri} is not known, so no host AMI is chosen")
+
+
+@check(
+    "gpus",
+    why="Every GPU of an instance is billed; the engine does not start with more than there are.",
+    source="AWS EC2 instance pages; vLLM: tensor x data parallel size",
+    remedy="Raise serving.data_parallel_size so that every GPU serves, or take a smaller instance.",
+)
+def gpus(draft: Draft) -> Iterator[Note]:
+    """GPUs that nothing uses, or more asked for than there are."""
+    serving = draft.spec.serving
+    wanted = serving.tensor_parallel_size * serving.data_parallel_size
+    for name in draft.instance_types:
+        entry = draft.instance(name)
+        if entry is None:
+            continue
+        if wanted > max(entry.gpu_count, 1):
+            yield Note(
+                "error",
+                f"serving: tensor_parallel_size x data_parallel_size is {wanted}; "
+                f"{name} has {entry.gpu_count} GPUs",
+                "Lower serving.tensor_parallel_size or serving.data_parallel_size.",
+            )
+        elif entry.gpu_count > wanted:
+            idle = entry.gpu_count - wanted
+            yield Note(
+                "warning", f"{idle} of the {entry.gpu_count} GPUs of {name} would be billed and unused"
+            )
+
+
+@check(
+    "tensor-parallel-degree",
+    why="Two variables for one setting: the LMI image reads one, the vLLM image the other.",
+    source="JumpStart spec of gpt-oss-20b: TENSOR_PARALLEL_DEGREE=8 beside SM_VLLM_TENSOR_PARALLEL_SIZE=1",
+    remedy="Nothing breaks: the vLLM image reads only SM_VLLM_TENSOR_PARALLEL_SIZE. Set "
+    "serving.env.TENSOR_PARALLEL_DEGREE to the same figure to silence this.",
+)
+def tensor_parallel_degree(draft: Draft) -> Iterator[Note]:
+    """TENSOR_PARALLEL_DEGREE that contradicts the tensor parallel size."""
+    degree = environment(draft).get("TENSOR_PARALLEL_DEGREE")
+    size = str(draft.spec.serving.tensor_parallel_size)
+    if degree is not None and degree != size:
+        yield Note(
+            "warning",
+            f"JumpStart sets TENSOR_PARALLEL_DEGREE={degree} beside SM_VLLM_TENSOR_PARALLEL_SIZE={size}",
+        )
+
+
+@check(
+    "capacity-reservation",
+    why="When the training plan ends, the endpoint stops serving.",
+    source="SageMaker API: CapacityReservationConfig (capacity-reservations-only)",
+    remedy="Choose max_lifetime_hours within the plan's own end, and list one instance type.",
+)
+def capacity_reservation(draft: Draft) -> Iterator[Note]:
+    """A reservation, with what it implies."""
+    if draft.spec.placement.capacity_reservation_arn is None:
+        return
+    yield Note("warning", "the endpoint runs only in the reservation and stops serving when it ends")
+    if len(draft.instance_types) > 1:
+        yield Note("error", "placement: a capacity reservation is for one instance type; several are listed")
+
+
+@check(
+    "kms-local-storage",
+    why="CreateEndpointConfig fails: local NVMe disks are encrypted in hardware and take no key.",
+    source="SageMaker API: CreateEndpointConfig.KmsKeyId and nitro instances with local storage",
+    remedy="Leave security.kms_key_id out for this instance type.",
+)
+def kms_local_storage(draft: Draft) -> Iterator[Note]:
+    """A KMS key with an instance type that has local disks."""
+    if draft.spec.security.kms_key_id is None:
+        return
+    for name in draft.instance_types:
+        entry = draft.instance(name)
+        if entry is not None and entry.local_storage:
+            yield Note("error", f"security.kms_key_id: {name} has local storage and takes no KMS key")
+
+
+@check(
+    "network-isolation",
+    why="A container with network can send prompts and answers anywhere, and fetch code.",
+    source="SageMaker API: EnableNetworkIsolation",
+    remedy="Set security.network_isolation: true; SageMaker itself still fetches the weights.",
+)
+def network_isolation(draft: Draft) -> Iterator[Note]:
+    """Network isolation turned off."""
+    if not draft.spec.security.network_isolation:
+        yield Note("warning", "security.network_isolation is off")
+
+
+CHECKS: tuple[Check, ...] = (
+    instance_type,
+    jumpstart_instance,
+    instance_families,
+    host_ami_driver,
+    host_ami_unknown,
+    gpus,
+    tensor_parallel_degree,
+    capacity_reservation,
+    kms_local_storage,
+    network_isolation,
+)

@@ -1,0 +1,99 @@
+"""Checks on the draft head and the number of tokens that it proposes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from peagle_sm.core.checks.base import Check, Note, check
+from peagle_sm.core.resolve import Draft
+
+
+@check(
+    "trained-depth",
+    why="Positions beyond those trained are guesses: they cost verification and are hardly ever accepted.",
+    source="model cards of the heads: number of parallel tokens trained",
+    remedy="Lower speculation.num_speculative_tokens.",
+)
+def trained_depth(draft: Draft) -> Iterator[Note]:
+    """More speculative tokens than the head was trained for."""
+    tokens = draft.num_speculative_tokens
+    if tokens is None or draft.head_id is None:
+        return
+    depth = draft.head.trained_depth if draft.head else None
+    if depth is None:
+        yield Note(
+            "info",
+            f"the depth that {draft.head_id} was trained for is not known; {tokens} tokens are asked for",
+            "Keep speculation.num_speculative_tokens at or below the depth of its training.",
+        )
+    elif tokens > depth:
+        yield Note(
+            "error" if draft.mode == "p-eagle" else "warning",
+            f"speculation.num_speculative_tokens: found {tokens}; allowed: 1 to {depth}, the depth that "
+            f"{draft.head_id} was trained for",
+        )
+
+
+@check(
+    "head-fits",
+    why="vLLM loads a head of another model or method without a word; only acceptance collapses.",
+    source="vLLM: a P-EAGLE head without parallel_drafting is accepted as autoregressive",
+    remedy="Choose a head of this model and mode.",
+)
+def head_fits(draft: Draft) -> Iterator[Note]:
+    """A draft head of another target, or trained for another method."""
+    if draft.head is None:
+        return
+    fitting = sorted(
+        n for n, h in draft.catalog.heads_for(draft.spec.model).items() if h.method == draft.mode
+    )
+    allowed = ", ".join(fitting) or "none is catalogued; set head_uri and a name of your own"
+    if draft.head.target != draft.spec.model:
+        yield Note(
+            "error",
+            f"speculation.draft_head: found {draft.head_id!r}, a head of {draft.head.target}; "
+            f"allowed: {allowed}",
+        )
+    elif draft.head.method != draft.mode:
+        yield Note(
+            "error",
+            f"speculation.draft_head: found {draft.head_id!r}, a {draft.head.method} head, with mode "
+            f"{draft.mode}; allowed: {allowed}",
+        )
+
+
+@check(
+    "ignored-speculation",
+    why="A field that does nothing misleads whoever reads the spec.",
+    source="this project",
+    remedy="Remove the field, or choose mode eagle3 or p-eagle.",
+)
+def ignored_speculation(draft: Draft) -> Iterator[Note]:
+    """Draft settings beside mode none."""
+    given = draft.spec.speculation
+    if draft.speculating:
+        return
+    fields = {"num_speculative_tokens": given.num_speculative_tokens, "draft_head": given.draft_head}
+    for field, value in fields.items():
+        if value is not None:
+            yield Note("info", f"speculation.{field}: {value!r} has no effect with mode none")
+
+
+@check(
+    "head-uri",
+    why="Without its files in the channel the engine does not start.",
+    source="SageMaker API: AdditionalModelDataSources",
+    remedy="Set head_uri to the S3 prefix of the head's files.",
+)
+def head_uri(draft: Draft) -> Iterator[Note]:
+    """A head whose weights are nowhere, when no other gap says so already."""
+    named = {gap.field for gap in draft.gaps}
+    if (
+        draft.speculating
+        and draft.head_uri is None
+        and not named & {"head_uri", "speculation.draft_head", "source"}
+    ):
+        yield Note("error", f"head_uri: found nothing; the weights of head {draft.head_id!r} are missing")
+
+
+CHECKS: tuple[Check, ...] = (trained_depth, head_fits, ignored_speculation, head_uri)

@@ -1,0 +1,61 @@
+"""The container's environment: what the AWS image turns into vLLM's arguments."""
+
+from __future__ import annotations
+
+from peagle_sm.core.resolve import Draft
+from peagle_sm.core.speculation import SpeculativeConfig
+
+MODEL_MOUNT = "/opt/ml/model"
+CHANNEL_MOUNT = "/opt/ml/additional-model-data-sources"
+SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
+REQUEST_METRICS = "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS"
+AUTO_RECOVERY = "PROCESS_AUTO_RECOVERY"
+
+# Which field of the spec decides a variable; writing it into serving.env as well would make two truths.
+OWNED = {
+    SPECULATIVE_CONFIG: "speculation",
+    "SM_VLLM_TENSOR_PARALLEL_SIZE": "serving.tensor_parallel_size",
+    "SM_VLLM_DATA_PARALLEL_SIZE": "serving.data_parallel_size",
+    "SM_VLLM_MAX_MODEL_LEN": "serving.max_model_len",
+    "SM_VLLM_MODEL": "model_uri",
+}
+
+
+def speculative_config(draft: Draft) -> SpeculativeConfig | None:
+    """Return vLLM's speculative configuration, None without speculation."""
+    if not draft.speculating or draft.num_speculative_tokens is None:
+        return None
+    return SpeculativeConfig(
+        method="eagle3",
+        model=f"{CHANNEL_MOUNT}/{draft.channel}",
+        num_speculative_tokens=draft.num_speculative_tokens,
+        parallel_drafting=draft.mode == "p-eagle",
+    )
+
+
+def _base(draft: Draft) -> dict[str, str]:
+    if draft.jumpstart is None:
+        return {"SM_VLLM_MODEL": MODEL_MOUNT}
+    by_type = draft.jumpstart.instance_environment.get(draft.instance_types[0], {})
+    return {**draft.jumpstart.environment, **by_type}
+
+
+def environment(draft: Draft) -> dict[str, str]:
+    """Return the environment, sorted by name; `serving.env` has the last word."""
+    serving = draft.spec.serving
+    values = _base(draft)
+    values["SM_VLLM_TENSOR_PARALLEL_SIZE"] = str(serving.tensor_parallel_size)
+    if serving.data_parallel_size > 1:
+        values["SM_VLLM_DATA_PARALLEL_SIZE"] = str(serving.data_parallel_size)
+    if draft.max_model_len is not None:
+        values["SM_VLLM_MAX_MODEL_LEN"] = str(draft.max_model_len)
+    config = speculative_config(draft)
+    if config is not None:
+        values[SPECULATIVE_CONFIG] = config.to_json()
+        floor = draft.catalog.images.flags[REQUEST_METRICS].version
+        # the engine refuses to start when this is set without speculation
+        if draft.image is not None and draft.image.at_least(floor):
+            values[REQUEST_METRICS] = "detailed"
+    if draft.image is not None and draft.catalog.images.loses_quotes(draft.image):
+        values[AUTO_RECOVERY] = "false"
+    return dict(sorted({**values, **serving.env}.items()))
