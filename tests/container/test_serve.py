@@ -1,0 +1,59 @@
+"""`serve` as the image and the local engine run it, with a stand-in for vLLM that tells its arguments."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from peagle_sm.local.paths import container_dir
+
+SERVE = container_dir() / "serve"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Path:
+    """A directory with a package `vllm` whose server prints its process id and arguments."""
+    package = tmp_path / "vllm" / "entrypoints" / "openai"
+    package.mkdir(parents=True)
+    (package / "api_server.py").write_text(
+        "import json, os, sys\nprint(json.dumps([os.getpid(), *sys.argv[1:]]))\n"
+    )
+    return tmp_path
+
+
+def run(server: Path, **environ: str) -> tuple[int, list[str], str]:
+    process = subprocess.Popen(
+        [sys.executable, str(SERVE)],
+        env={"PYTHONPATH": str(server), "PATH": os.environ["PATH"], **environ},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    pid, *args = json.loads(out)
+    assert pid == process.pid, "the server must take the place of serve, so that signals reach it"
+    return pid, args, err
+
+
+def test_arguments_come_from_the_environment(server: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    _, args, err = run(server, PEAGLE_SM_MODEL_DIR=str(model), SM_VLLM_ENFORCE_EAGER="true")
+    assert args == ["--port", "8080", "--model", str(model), "--enforce-eager"]
+    assert "serve: vLLM server arguments:" in err
+
+
+def test_without_a_model_it_says_so(server: Path, tmp_path: Path) -> None:
+    _, args, err = run(server, PEAGLE_SM_MODEL_DIR=str(tmp_path / "absent"))
+    assert args == ["--port", "8080"]
+    assert "serve: no model: SM_VLLM_MODEL and HF_MODEL_ID are not set" in err
+
+
+def test_it_can_be_started_by_name() -> None:
+    assert os.access(SERVE, os.X_OK)
+    assert SERVE.read_text().startswith("#!/usr/bin/env python3\n")

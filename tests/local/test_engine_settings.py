@@ -1,0 +1,166 @@
+"""From a container's environment to a process's: what moves, what is overridden, and that it is told."""
+
+import json
+import string
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peagle_sm.local.engine_image import parse_image, refusal
+from peagle_sm.local.engine_settings import LocalSettings, local_settings, rewrite_paths
+
+ROOT = "/tmp/an endpoint/opt/ml"
+SPECULATION = {
+    "model": "/opt/ml/additional-model-data-sources/eagle",
+    "method": "eagle3",
+    "num_speculative_tokens": 3,
+    "parallel_drafting": True,
+}
+
+
+def settings(model_context: int | None = 8192, **environment: str) -> LocalSettings:
+    return local_settings(environment, ml_root=Path(ROOT), port=20001, model_context=model_context)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("/opt/ml/model", f"{ROOT}/model"),
+        ("/opt/ml", ROOT),
+        ("a=/opt/ml/x:/opt/ml/y", f"a={ROOT}/x:{ROOT}/y"),
+        ("file:///opt/ml/model", f"file://{ROOT}/model"),
+        ("/opt/mlflow", "/opt/mlflow"),
+        ("/data/opt/ml/x", "/data/opt/ml/x"),
+        ("/opt/ml-old/x", "/opt/ml-old/x"),
+        ('["/opt/ml/a", 1]', f'["{ROOT}/a",1]'),
+        ('{"a": 1}', '{"a": 1}'),
+    ],
+)
+def test_paths_are_rewritten_where_they_are_paths(value: str, expected: str) -> None:
+    assert rewrite_paths(value, ROOT) == expected
+
+
+@given(st.text(string.printable + 'é"\\', max_size=30))
+def test_json_stays_json_whatever_the_directory_is_called(directory: str) -> None:
+    rewritten = json.loads(rewrite_paths(json.dumps({"a": [SPECULATION]}), f"/{directory}"))
+    assert rewritten == {"a": [SPECULATION | {"model": f"/{directory}/additional-model-data-sources/eagle"}]}
+
+
+def test_every_value_is_rewritten() -> None:
+    local = settings(
+        SM_VLLM_SPECULATIVE_CONFIG=json.dumps(SPECULATION),
+        HF_MODEL_ID="/opt/ml/model",
+        OTHER="/opt/ml/model/code",
+    ).environment
+    assert (
+        json.loads(local["SM_VLLM_SPECULATIVE_CONFIG"])["model"]
+        == f"{ROOT}/additional-model-data-sources/eagle"
+    )
+    assert local["HF_MODEL_ID"] == f"{ROOT}/model"
+    assert local["OTHER"] == f"{ROOT}/model/code"
+
+
+def test_local_settings_replace_what_a_gpu_would_want_and_each_is_told() -> None:
+    local = settings(
+        SM_VLLM_DTYPE="bfloat16",
+        SM_VLLM_TENSOR_PARALLEL_SIZE="8",
+        SM_VLLM_DATA_PARALLEL_SIZE="2",
+        SM_VLLM_QUANTIZATION="mxfp4",
+        SM_VLLM_KV_CACHE_DTYPE="fp8",
+        SM_VLLM_PORT="8080",
+        SM_VLLM_MAX_NUM_SEQS="64",
+    )
+    environment = local.environment
+    assert environment["SM_VLLM_DTYPE"] == "float32"
+    assert environment["SM_VLLM_TENSOR_PARALLEL_SIZE"] == "1"
+    assert environment["SM_VLLM_DATA_PARALLEL_SIZE"] == "1"
+    assert environment["SM_VLLM_HOST"] == "127.0.0.1"
+    assert environment["SM_VLLM_PORT"] == "20001"
+    assert environment["SM_VLLM_ENFORCE_EAGER"] == "true"
+    assert environment["SM_VLLM_MAX_NUM_SEQS"] == "64"
+    assert "SM_VLLM_QUANTIZATION" not in environment
+    assert "SM_VLLM_KV_CACHE_DTYPE" not in environment
+    for told in [
+        "dtype: float32 instead of bfloat16",
+        "tensor_parallel_size: 1 instead of 8",
+        "data_parallel_size: 1 instead of 2",
+        "port: 20001 instead of 8080",
+        "quantization: 'mxfp4' is left out",
+        "kv_cache_dtype: 'fp8' is left out",
+        "host: 127.0.0.1",
+        "enforce_eager: true",
+    ]:
+        assert [sentence for sentence in local.overrides if sentence.startswith(told)], told
+
+
+def test_what_is_already_so_is_not_called_an_override() -> None:
+    local = settings(SM_VLLM_DTYPE="float32", SM_VLLM_TENSOR_PARALLEL_SIZE="1")
+    assert not [
+        s for s in local.overrides if s.startswith(("dtype", "tensor_parallel_size", "data_parallel"))
+    ]
+    assert "SM_VLLM_DATA_PARALLEL_SIZE" not in local.environment
+
+
+def test_compiling_and_another_type_can_be_asked_for() -> None:
+    environment = settings(PEAGLE_SM_LOCAL_COMPILE="1", PEAGLE_SM_LOCAL_DTYPE="bfloat16").environment
+    assert "SM_VLLM_ENFORCE_EAGER" not in environment
+    assert environment["SM_VLLM_DTYPE"] == "bfloat16"
+
+
+def test_a_context_longer_than_the_stand_ins_is_shortened() -> None:
+    local = settings(SM_VLLM_MAX_MODEL_LEN="131072")
+    assert local.environment["SM_VLLM_MAX_MODEL_LEN"] == "8192"
+    assert "max_model_len: 8192 instead of 131072, because the stand-in knows no more" in local.overrides
+    assert settings(SM_VLLM_MAX_MODEL_LEN="4096").environment["SM_VLLM_MAX_MODEL_LEN"] == "4096"
+    assert settings(None, SM_VLLM_MAX_MODEL_LEN="131072").environment["SM_VLLM_MAX_MODEL_LEN"] == "131072"
+
+
+def test_a_speculative_config_for_several_devices_is_mended() -> None:
+    asked = {"method": "eagle3", "draft_tensor_parallel_size": 8, "quantization": "fp8"}
+    local = settings(SM_VLLM_SPECULATIVE_CONFIG=json.dumps(asked))
+    config = json.loads(local.environment["SM_VLLM_SPECULATIVE_CONFIG"])
+    assert config == {"method": "eagle3", "draft_tensor_parallel_size": 1}
+    assert [s for s in local.overrides if s.startswith("draft_tensor_parallel_size: 1 instead of 8")]
+    assert [s for s in local.overrides if s.startswith("draft quantization: 'fp8' is left out")]
+
+
+def test_a_broken_speculative_config_is_left_for_the_engine_to_refuse() -> None:
+    broken = "{method:eagle3}"
+    assert settings(SM_VLLM_SPECULATIVE_CONFIG=broken).environment["SM_VLLM_SPECULATIVE_CONFIG"] == broken
+
+
+@pytest.mark.parametrize(
+    ("uri", "repository", "version"),
+    [
+        (
+            "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker",
+            "vllm",
+            "0.30.0",
+        ),
+        (
+            "public.ecr.aws/deep-learning-containers/vllm:server-sagemaker-cuda-v2.1",
+            "vllm",
+            "server-sagemaker-cuda-v2.1",
+        ),
+        ("123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:0.32.0-cpu@sha256:00", "vllm", "0.32.0"),
+        ("localhost:5000/vllm", "vllm", "latest"),
+        (
+            "763104351884.dkr.ecr.us-east-1.amazonaws.com/djl-inference:0.36.0-lmi24",
+            "djl-inference",
+            "0.36.0",
+        ),
+    ],
+)
+def test_images(uri: str, repository: str, version: str) -> None:
+    image = parse_image(uri)
+    assert (image.repository, image.version) == (repository, version)
+    assert (refusal(uri) is None) == (repository == "vllm")
+
+
+def test_a_refusal_names_what_was_found_and_what_is_allowed() -> None:
+    reason = refusal("1.dkr.ecr.us-east-1.amazonaws.com/sglang:1")
+    assert reason is not None
+    assert "'sglang'" in reason
+    assert "'vllm' only" in reason

@@ -1,0 +1,81 @@
+"""What an engine wrote: its lines as they come, and its last words when it is gone."""
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable
+
+KEPT_LINES = 1000
+_LONGEST = 64 * 1024
+# "(EngineCore pid=12) ERROR 11-20 07:54:07 [core.py:1023] text": who, level, when and where come off.
+_WHO = re.compile(r"^\((?:\w+)[^)]*\bpid=\d+\)\s?")
+_LEVEL = re.compile(r"^(INFO|DEBUG|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]+\] ?")
+_RAISED = re.compile(
+    r"^[\w.]*(?:Error|Exception|Interrupt|Exit)(?::|$)|^\S+: error: |^Killed\b|^Segmentation fault"
+)
+# True of every failed start, so it explains none.
+_EMPTY_WORDS = (
+    "Engine core initialization failed",
+    "WorkerProc initialization failed",
+    "Engine loop is not running",
+)
+
+
+class OutputLines:
+    """Cuts a stream of bytes into lines, hands each on, and keeps the last thousand."""
+
+    def __init__(self, on_line: Callable[[str], None]) -> None:
+        self._on_line = on_line
+        self._rest = b""
+        self.lines: deque[str] = deque(maxlen=KEPT_LINES)
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes; a line that never ends is cut at 64 KiB."""
+        *complete, self._rest = (self._rest + chunk).split(b"\n")
+        for line in complete:
+            self._emit(line)
+        while len(self._rest) > _LONGEST:
+            head, self._rest = self._rest[:_LONGEST], self._rest[_LONGEST:]
+            self._emit(head)
+
+    def close(self) -> None:
+        """The stream has ended: what is left is a line too."""
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            self._emit(rest)
+
+    def _emit(self, line: bytes) -> None:
+        # A progress bar overwrites itself; its last state is what a terminal would show.
+        text = line.decode(errors="replace").rstrip("\r").rpartition("\r")[2].rstrip()
+        self.lines.append(text)
+        self._on_line(text)
+
+
+def last_words(lines: Iterable[str], limit: int = 15) -> str:
+    """Return the lines that say why an engine ended, oldest first; its very last lines if none of them does.
+
+    A traceback is told by its last line and what is indented below that (a validation error's reasons). The
+    same cause, reported by each process it passed through, is told once.
+    """
+    plain = [_plain(line) for line in lines]
+    causes: list[str] = []
+    inside = False
+    for level, text in plain:
+        raised = _RAISED.match(text) is not None
+        inside = raised or (inside and text.startswith("  ") and not text.lstrip().startswith("File "))
+        alone = level in ("ERROR", "CRITICAL") and not _is_frame(text)
+        if (inside or alone) and text.strip() and text not in causes:
+            causes.append(text)
+    telling = [text for text in causes if not any(words in text for words in _EMPTY_WORDS)]
+    chosen = telling or causes or [text for _, text in plain if text.strip()]
+    return "\n".join(chosen[-limit:])
+
+
+def _plain(line: str) -> tuple[str, str]:
+    text = _WHO.sub("", line)
+    level = _LEVEL.match(text)
+    return (level.group(1), text[level.end() :]) if level else ("", text)
+
+
+def _is_frame(text: str) -> bool:
+    """Whether the line belongs to the middle of a traceback."""
+    return text.startswith((" ", "Traceback ")) or set(text) <= set("^~ ")
