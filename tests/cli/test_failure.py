@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+
+from peagle_sm.cli import failure
+from peagle_sm.core.errors import BillableLeft, SpecError
+from tests.cli.running import run
+
+UNKNOWN = """\
+error: No such command 'plna'. Did you mean 'plan'? Commands: init, models, schema, plan, deploy, list, \
+status, logs, invoke, delete, local, completion.
+  next: peagle-sm --help
+"""
+
+
+def test_a_mistyped_command() -> None:
+    result = run("plna")
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", UNKNOWN)
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+def test_a_usage_error_as_json_wherever_the_format_stands(before: bool) -> None:
+    words = ["--format", "json", "status"] if before else ["status", "--format", "json"]
+    result = run(*words)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert json.loads(result.stderr) == {
+        "error": {
+            "type": "UsageError",
+            "message": "Missing argument 'NAME'.",
+            "next_step": "peagle-sm status --help",
+            "details": {},
+            "exit_code": 2,
+        }
+    }
+
+
+def test_json_is_honoured_even_when_the_line_cannot_be_parsed() -> None:
+    result = run("status", "--nonsense", "--format=json")
+    assert json.loads(result.stderr)["error"]["message"] == "No such option '--nonsense'."
+
+
+def test_a_deliberate_error_says_what_was_found_what_is_allowed_and_what_to_do() -> None:
+    error = SpecError(
+        "speculation.mode is unknown",
+        next_step="correct it in peagle.yaml",
+        details={"found": "pe", "allowed": ["none", "eagle3", "p-eagle"]},
+    )
+    assert failure.render_text(failure.from_exception(error)) == (
+        "error: speculation.mode is unknown\n"
+        "  found: pe\n"
+        "  allowed: none, eagle3, p-eagle\n"
+        "  next: correct it in peagle.yaml"
+    )
+
+
+def test_what_may_cost_money_is_named() -> None:
+    error = BillableLeft("still there", next_step="peagle-sm delete a", details={"resources": ["endpoint/a"]})
+    described = failure.from_exception(error)
+    assert described.exit_code == 8
+    assert "  resources: endpoint/a\n  next: peagle-sm delete a" in failure.render_text(described)
+
+
+def test_an_unforeseen_error_is_one_line_and_a_file(tmp_path: Path) -> None:
+    try:
+        raise ZeroDivisionError("by zero\nsecond line")
+    except ZeroDivisionError as error:
+        described = failure.from_exception(error, {"XDG_STATE_HOME": str(tmp_path)})
+    text = failure.render_text(described)
+    assert text.splitlines()[0] == "error: unexpected ZeroDivisionError: by zero"
+    assert described.exit_code == 1
+    assert "Traceback" not in text
+    assert "ZeroDivisionError" in Path(described.details["traceback"]).read_text()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), click.Abort()])
+def test_an_interruption_has_the_shells_code(error: BaseException) -> None:
+    assert failure.from_exception(error).exit_code == 130
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["init", "--mode", "medusa"], "'medusa' is not one of 'none', 'eagle3', 'p-eagle'"),
+        (["invoke", "a", "--temperature", "3"], "3.0 is not in the range 0<=x<=2"),
+        (["logs"], "Missing argument 'NAME'"),
+        (["delete"], "Missing argument 'NAME|GLOB...'"),
+        (["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
+        (["list", "--format", "xml"], "'xml' is not one of 'table', 'json', 'quiet'"),
+        (["local", "clock", "advance", "soon"], "'soon' is not a duration"),
+    ],
+)
+def test_a_bad_argument_is_exit_code_2_and_no_traceback(arguments: list[str], message: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr

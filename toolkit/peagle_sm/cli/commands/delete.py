@@ -1,0 +1,58 @@
+"""`peagle-sm delete`: show what goes, ask, delete in the right order, wait, and prove it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from peagle_sm.cli.confirm import confirmed
+from peagle_sm.cli.lazy import Command
+from peagle_sm.cli.options import global_options
+from peagle_sm.cli.output import emit, to_json
+from peagle_sm.cli.state import State
+
+if TYPE_CHECKING:
+    from peagle_sm.aws.session import Session
+    from peagle_sm.service import Deletable
+
+
+@click.command(cls=Command)
+@click.argument("patterns", metavar="NAME|GLOB...", nargs=-1, required=True)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@global_options
+@click.pass_obj
+def delete(state: State, patterns: tuple[str, ...], yes: bool) -> None:
+    """Delete endpoints and all that belongs to them, and prove it.
+
+    Endpoint, config, model and lifetime schedule go, in the order that AWS needs. Quote globs: 'demo-*'.
+    The command waits until AWS says that each is gone.
+    """
+    from peagle_sm.cli.connect import open_session
+    from peagle_sm.cli.delete_text import render_deleted
+    from peagle_sm.cli.progress import follower
+    from peagle_sm.cli.signals import termination_is_ctrl_c
+    from peagle_sm.service import delete as remove
+
+    session = open_session(state)
+    with termination_is_ctrl_c(), follower(state) as follow:
+
+        def ask(going: Sequence[Deletable]) -> bool:
+            follow.pause()
+            _show(state, session, going, asked=not yes)
+            return confirmed(state, f"Delete {', '.join(each.name for each in going)}?", yes)
+
+        report = remove(patterns, session=session, confirm=ask, progress=follow)
+    emit(state, table=lambda: render_deleted(report), data=report.to_dict, names=report.names)
+
+
+def _show(state: State, session: Session, going: Sequence[Deletable], asked: bool) -> None:
+    from peagle_sm.cli.delete_text import going_data, render_going
+    from peagle_sm.service import list_endpoints
+
+    prices = {each.name: each.usd_per_hour for each in list_endpoints(session)}
+    if state.format == "json":
+        click.echo(to_json({"deleting": going_data(going, prices)}, indent=None), err=True)
+    elif asked or state.format == "table":
+        click.echo(render_going(going, prices) + "\n", err=True)

@@ -1,0 +1,83 @@
+"""`peagle-sm deploy`: show the plan and its price, ask, create, and follow until the endpoint serves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from peagle_sm.cli.confirm import confirmed
+from peagle_sm.cli.lazy import Command
+from peagle_sm.cli.options import global_options
+from peagle_sm.cli.output import emit, note, to_json
+from peagle_sm.cli.spec_file import read_spec, spec_argument
+from peagle_sm.cli.state import State
+
+if TYPE_CHECKING:
+    from peagle_sm.core.plan import Plan
+
+
+@click.command(cls=Command)
+@spec_argument
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Print the exact requests as JSON, and create nothing.")
+@click.option("--wait/--no-wait", default=True, help="Follow until the endpoint serves.  [default: wait]")
+@global_options
+@click.pass_obj
+def deploy(state: State, spec_path: Path, yes: bool, dry_run: bool, wait: bool) -> None:
+    """Create the endpoint of a spec and follow it until it serves.
+
+    SPEC is a YAML file (default: peagle.yaml; - reads stdin). The plan and its price come first, then a
+    question. The schedule that deletes the endpoint at the end of its lifetime is made before the endpoint.
+    A deploy that fails, or that Ctrl-C stops, is cleaned up; what a killed one left is adopted by the next
+    deploy of the same spec.
+    """
+    from peagle_sm.cli.commands.plan import print_requests, refuse_if_needed
+    from peagle_sm.cli.connect import open_session
+    from peagle_sm.cli.deploy_result import render_ready, status_data
+    from peagle_sm.cli.progress import follower
+    from peagle_sm.cli.signals import termination_is_ctrl_c
+    from peagle_sm.service import deploy as create
+    from peagle_sm.service import plan_for
+
+    spec = read_spec(spec_path)
+    session = open_session(state, spec.placement.region)
+    if dry_run:
+        made = plan_for(spec, session)
+        print_requests(made)
+        refuse_if_needed(made)
+        return
+    with termination_is_ctrl_c(), follower(state) as follow:
+
+        def ask(made: Plan) -> bool:
+            follow.pause()
+            _show_plan(state, made, asked=not yes)
+            price = _price_words(made)
+            return confirmed(state, f"Create {made.names.endpoint}{price}?", yes)
+
+        endpoint = create(spec, session=session, confirm=ask, progress=follow, wait=wait)
+    status = endpoint.status()
+    emit(
+        state,
+        table=lambda: render_ready(state, status),
+        data=lambda: status_data(state, status),
+        names=[endpoint.name],
+    )
+
+
+def _show_plan(state: State, made: Plan, asked: bool) -> None:
+    from peagle_sm.cli.plan_text import plan_data, render_plan
+
+    if state.format == "json":
+        click.echo(to_json({"plan": plan_data(made)}, indent=None), err=True)
+    elif asked:  # even with --format quiet: nobody says yes to what was not shown
+        click.echo(render_plan(made) + "\n", err=True)
+    else:
+        note(state, render_plan(made) + "\n")
+
+
+def _price_words(made: Plan) -> str:
+    from peagle_sm.cli.words import usd
+
+    return f" for {usd(made.usd_per_hour, 'hour')}" if made.usd_per_hour is not None else " (price unknown)"

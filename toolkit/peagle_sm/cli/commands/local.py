@@ -1,0 +1,29 @@
+"""`peagle-sm local`: the SageMaker on this machine."""
+
+from __future__ import annotations
+
+import click
+
+from peagle_sm.cli.lazy import Entry, LazyGroup
+from peagle_sm.cli.options import global_options
+
+_COMMANDS = "peagle_sm.cli.commands"
+ENTRIES = (
+    Entry("up", f"{_COMMANDS}.local_up:up", "Start it."),
+    Entry(
+        "status", f"{_COMMANDS}.local_status:status", "Show where it listens, its artifacts and its engines."
+    ),
+    Entry("logs", f"{_COMMANDS}.local_logs:logs", "Print what the server wrote, or an endpoint's engine."),
+    Entry("clock", f"{_COMMANDS}.local_clock:clock", "Move its clock forward."),
+    Entry("down", f"{_COMMANDS}.local_down:down", "Stop it, and end every process that it started."),
+)
+
+
+@click.group(cls=LazyGroup, entries=ENTRIES)
+@global_options
+def local() -> None:
+    """Run a SageMaker on this machine.
+
+    It speaks the AWS API on one port of the loopback address, and behind each endpoint it runs the real vLLM
+    on small stand-in weights. Needs the extra `local`. Nothing survives `down`.
+    """

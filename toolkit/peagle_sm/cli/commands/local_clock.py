@@ -1,0 +1,53 @@
+"""`peagle-sm local clock`: time passes at will, for lifetimes, schedules and metrics."""
+
+from __future__ import annotations
+
+import click
+
+from peagle_sm.cli.lazy import Command, Entry, LazyGroup
+from peagle_sm.cli.local_options import chosen_port, need_local_extra, port_option
+from peagle_sm.cli.options import global_options
+from peagle_sm.cli.output import emit
+from peagle_sm.cli.state import State
+
+ENTRIES = (Entry("advance", f"{__name__}:advance", "Move the clock forward."),)
+
+
+@click.group(cls=LazyGroup, entries=ENTRIES)
+@global_options
+def clock() -> None:
+    """Move its clock forward."""
+
+
+@click.command(cls=Command)
+@click.argument("duration")
+@port_option
+@global_options
+@click.pass_obj
+def advance(state: State, duration: str, port: int | None) -> None:
+    """Move the clock forward.
+
+    DURATION is, for example, 90s, 45m, 2h or 1h30m. Schedules that come due run.
+    """
+    from peagle_sm.cli.words import parse_duration
+    from peagle_sm.core.errors import SpecError
+
+    try:
+        seconds = parse_duration(duration)
+    except ValueError as error:
+        raise SpecError(
+            str(error),
+            next_step="peagle-sm local clock advance 2h",
+            details={"found": duration, "allowed": "a number and s, m, h or d"},
+        ) from error
+    need_local_extra()
+    from peagle_sm.local.lifecycle import advance_clock, find_server
+
+    server = find_server(chosen_port(state, port))
+    now = advance_clock(server.port, seconds)
+    emit(
+        state,
+        table=lambda: f"the local clock reads {now}",
+        data=lambda: {"now": now, "advanced_seconds": seconds},
+        names=[str(now)],
+    )

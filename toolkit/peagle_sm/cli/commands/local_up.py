@@ -1,0 +1,92 @@
+"""`peagle-sm local up`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from peagle_sm.cli.lazy import Command
+from peagle_sm.cli.local_options import need_local_extra, render_local
+from peagle_sm.cli.options import global_options
+from peagle_sm.cli.output import emit, note
+from peagle_sm.cli.state import State
+
+if TYPE_CHECKING:
+    from peagle_sm.local.lifecycle import LocalStatus
+
+_PYTHON = "PEAGLE_SM_ENGINE_PYTHON"
+
+
+@click.command(cls=Command)
+@click.option(
+    "--port", type=click.IntRange(1, 65535), help="Port on the loopback address.  [default: a free one]"
+)
+@click.option("--detach", "-d", is_flag=True, help="Return when it is ready, and leave it running.")
+@click.option(
+    "--engine-python",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help=f"Python of an engine environment that is there already.  [env: {_PYTHON}]",
+)
+@global_options
+@click.pass_obj
+def up(state: State, port: int | None, detach: bool, engine_python: Path | None) -> None:
+    """Start it.
+
+    In the foreground it says what it runs until Ctrl-C, which ends everything. With --detach it prints its
+    status when it is ready and stays; `peagle-sm local down` ends it. The first start builds the engine's
+    environment from the shipped lock (about 2.5 GB, once).
+    """
+    need_local_extra()
+    from peagle_sm.local.engine_env import ensure_engine
+    from peagle_sm.local.lifecycle import up as start
+
+    def say(line: str) -> None:
+        note(state, line)
+
+    def ready(status: LocalStatus) -> None:
+        _print(state, status)
+        if not detach:
+            say("Ctrl-C ends it, with every engine that it runs.")
+
+    named = engine_python or (Path(state.environ[_PYTHON]) if state.environ.get(_PYTHON) else None)
+    if not detach:
+        _show_log(state)
+    start(
+        port if port is not None else state.local_port,
+        detach=detach,
+        progress=say,
+        engine_python=named or ensure_engine(say),
+        on_ready=ready,
+    )
+
+
+def _print(state: State, status: LocalStatus) -> None:
+    emit(
+        state,
+        table=lambda: render_local(status) + f"\n\nuse it:  peagle-sm list --local-port {status.port}",
+        data=status.to_dict,
+        names=[status.endpoint_url],
+    )
+    sys.stdout.flush()
+
+
+class _Notes(logging.Handler):
+    """Hands the server's own log to the terminal that it runs in."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__(logging.INFO)
+        self._state = state
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one record as a note."""
+        note(self._state, record.getMessage())
+
+
+def _show_log(state: State) -> None:
+    logger = logging.getLogger("peagle_sm.local")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(_Notes(state))

@@ -1,0 +1,70 @@
+"""`peagle-sm plan`: what a spec would create, whether it fits, and what it costs. Creates nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from peagle_sm.cli.lazy import Command
+from peagle_sm.cli.options import global_options
+from peagle_sm.cli.output import emit, to_json
+from peagle_sm.cli.spec_file import read_spec, spec_argument
+from peagle_sm.cli.state import State
+
+if TYPE_CHECKING:
+    from peagle_sm.core.plan import Plan
+
+
+@click.command(cls=Command)
+@spec_argument
+@click.option("--dry-run", is_flag=True, help="Print the exact requests as JSON, and nothing else.")
+@global_options
+@click.pass_obj
+def plan(state: State, spec_path: Path, dry_run: bool) -> None:
+    """Show what a spec would create, and what it costs.
+
+    SPEC is a YAML file (default: peagle.yaml; - reads stdin). Nothing is created. A finding of severity
+    "error" ends with exit code 3.
+    """
+    from peagle_sm.cli.connect import open_session
+    from peagle_sm.cli.plan_text import plan_data, render_plan
+    from peagle_sm.service import plan_for
+
+    spec = read_spec(spec_path)
+    made = plan_for(spec, open_session(state, spec.placement.region))
+    if dry_run:
+        print_requests(made)
+    else:
+        emit(
+            state, table=lambda: render_plan(made), data=lambda: plan_data(made), names=[made.names.endpoint]
+        )
+    refuse_if_needed(made)
+
+
+def print_requests(made: Plan) -> None:
+    """The requests as a JSON array on stdout, whatever the format."""
+    from peagle_sm.cli.plan_text import requests_data
+
+    click.echo(to_json(requests_data(made)))
+
+
+def refuse_if_needed(made: Plan) -> None:
+    """End with exit code 3 when a finding forbids the deploy.
+
+    Raises:
+        PlanRefused: with the findings of severity "error" in its message.
+    """
+    if not made.refused:
+        return
+    from dataclasses import asdict
+
+    from peagle_sm.core.errors import PlanRefused
+
+    errors = [finding for finding in made.findings if finding.severity == "error"]
+    raise PlanRefused(
+        "the plan is refused:\n" + "\n".join(f"{finding.check}: {finding.message}" for finding in errors),
+        next_step=errors[0].next_step or None,
+        details={"findings": [asdict(finding) for finding in errors]},
+    )

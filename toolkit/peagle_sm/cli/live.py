@@ -1,0 +1,70 @@
+"""The line that moves on a terminal; the only module that imports rich."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.text import Text
+
+from peagle_sm.cli.progress import event_line
+
+if TYPE_CHECKING:
+    from peagle_sm.service import Event
+
+
+class LiveLine:
+    """Finished phases stay as lines; the running one has a spinner and a clock that runs between polls."""
+
+    def __init__(self, monotonic: Callable[[], float], console: Console | None = None) -> None:
+        """Draw on `console`, stderr unless given; `monotonic` gives seconds."""
+        self._monotonic = monotonic
+        self._console = console or Console(stderr=True)
+        self._spinner = Spinner("dots")
+        self._event: Event | None = None
+        self._received_at = 0.0
+        self._live = Live(
+            console=self._console, get_renderable=self._draw, refresh_per_second=4, transient=True
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.pause()
+
+    def __call__(self, event: Event) -> None:
+        """Show the event; when its phase is new, the one before becomes a line."""
+        if not self._live.is_started:
+            self._live.start()
+        if self._event is not None and (event.phase, event.status) != (self._event.phase, self._event.status):
+            self._leave()
+        self._event, self._received_at = event, self._monotonic()
+
+    def pause(self) -> None:
+        """Stop drawing, for a question say, and leave the phase as a line; the next event starts again."""
+        self._leave()
+        self._event = None
+        self._live.stop()
+
+    def _leave(self) -> None:
+        if self._event is not None:
+            self._console.print(Text(event_line(self._event, self._now_s())), soft_wrap=True)
+
+    def _now_s(self) -> float:
+        assert self._event is not None
+        return self._event.elapsed_s + self._monotonic() - self._received_at
+
+    def _draw(self) -> Spinner | Text:
+        if self._event is None:
+            return Text("")
+        self._spinner.update(
+            text=Text(event_line(self._event, self._now_s()), overflow="ellipsis", no_wrap=True)
+        )
+        return self._spinner

@@ -1,0 +1,157 @@
+"""A plan as people read it, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from peagle_sm.cli.table import render_fields
+from peagle_sm.cli.words import usd
+
+if TYPE_CHECKING:
+    from peagle_sm.core.records import Finding, Plan, Request
+
+_NAME_KEYS = ("EndpointName", "EndpointConfigName", "ModelName", "Name")
+_OWN_NAME = {
+    "create_model": "ModelName",
+    "create_endpoint_config": "EndpointConfigName",
+    "create_endpoint": "EndpointName",
+}
+STAND_IN = "small stand-in weights: it works as the real one does, its figures say nothing about it"
+
+
+def speculation_text(mode: str | None, tokens: int | None) -> str:
+    """`p-eagle, 7 draft tokens`; `none` for no speculation; `unknown` without the fact."""
+    if mode is None:
+        return "unknown"
+    if mode == "none" or tokens is None:
+        return mode
+    return f"{mode}, {tokens} draft tokens"
+
+
+def render_plan(plan: Plan) -> str:
+    """The whole plan: what, where, price, memory, requests, findings."""
+    blocks = [_heading(plan), render_fields(_facts(plan), "  ")]
+    if plan.memory is not None:
+        verdict = "fits" if plan.memory.fits else "DOES NOT FIT"
+        blocks.append("\n".join([f"Memory: {verdict}", *(f"  {line}" for line in plan.memory.lines)]))
+    if plan.requests:
+        rows = [(f"{r.service}.{r.operation}", request_name(r)) for r in plan.requests]
+        blocks.append("Requests, in this order\n" + render_fields(rows, "  "))
+    if plan.findings:
+        blocks.append("Findings\n" + render_findings(plan.findings))
+    return "\n\n".join(blocks)
+
+
+def is_stand_in(plan: Plan) -> bool:
+    """Whether small weights stand in: in every local endpoint, and in models that are nothing else."""
+    if plan.context.local:
+        return True
+    from peagle_sm.core.catalog import load_catalog
+
+    entry = load_catalog().models.get(plan.spec.model)
+    return entry is not None and entry.stand_in
+
+
+def _heading(plan: Plan) -> str:
+    where = "the local SageMaker" if plan.context.local else f"account {plan.context.account}"
+    return f"Plan for {plan.spec.name} in {plan.context.region}, {where}"
+
+
+def _facts(plan: Plan) -> list[tuple[str, str]]:
+    spec = plan.spec
+    model = spec.model
+    if is_stand_in(plan):
+        model += f"\n({STAND_IN})"
+    facts = [
+        ("model", model),
+        ("speculation", speculation_text(spec.speculation.mode, _draft_tokens(plan))),
+        ("instance", _instances(plan)),
+    ]
+    if plan.unused_gpus:
+        facts.append(("unused GPUs", f"{plan.unused_gpus} on each instance: paid for, and doing nothing"))
+    return [
+        *facts,
+        ("price", f"{usd(plan.usd_per_hour, 'hour')}, {usd(plan.usd_per_day, 'day')}"),
+        (
+            "at most",
+            f"{usd(plan.max_usd)} in its lifetime of {spec.lifecycle.max_lifetime_hours:g} h",
+        ),
+        ("price from", plan.price_source),
+    ]
+
+
+def _instances(plan: Plan) -> str:
+    for request in plan.requests:
+        for variant in request.parameters.get("ProductionVariants", ()):
+            pools = [pool["InstanceType"] for pool in variant.get("InstancePools", ())]
+            kinds = [variant["InstanceType"]] if "InstanceType" in variant else pools
+            return f"{plan.spec.placement.instance_count} x {' or '.join(kinds)}"
+    placement = plan.spec.placement
+    return f"{placement.instance_count} x {' or '.join(placement.instance_types) or 'unknown'}"
+
+
+def _draft_tokens(plan: Plan) -> int | None:
+    import json
+
+    for request in plan.requests:
+        text = (
+            request.parameters.get("PrimaryContainer", {})
+            .get("Environment", {})
+            .get("SM_VLLM_SPECULATIVE_CONFIG")
+        )
+        if text:
+            tokens = json.loads(text).get("num_speculative_tokens")
+            return tokens if isinstance(tokens, int) else None
+    return plan.spec.speculation.num_speculative_tokens
+
+
+def request_name(request: Request) -> str:
+    """The name of what a request creates."""
+    own = _OWN_NAME.get(request.operation)
+    keys = (own,) if own else _NAME_KEYS
+    return next((str(request.parameters[key]) for key in keys if key in request.parameters), "")
+
+
+def render_findings(findings: Sequence[Finding]) -> str:
+    """Each finding with its severity, what to do, and where the rule comes from; errors first."""
+    order = {"error": 0, "warning": 1, "info": 2}
+    lines = []
+    for finding in sorted(findings, key=lambda each: order[each.severity]):
+        lines.append(f"  {finding.severity.ljust(7)}  {finding.check}: {finding.message}")
+        if finding.next_step:
+            lines.append(f"           next: {finding.next_step}")
+        if finding.source:
+            lines.append(f"           source: {finding.source}")
+    return "\n".join(lines)
+
+
+def requests_data(plan: Plan) -> list[dict[str, Any]]:
+    """The exact requests in boto3's names, in order."""
+    return [asdict(request) for request in plan.requests]
+
+
+def plan_data(plan: Plan) -> dict[str, Any]:
+    """The plan as JSON-able data; money is null where no price is known."""
+    return {
+        "name": plan.spec.name,
+        "model": plan.spec.model,
+        "mode": plan.spec.speculation.mode,
+        "num_speculative_tokens": _draft_tokens(plan),
+        "account": plan.context.account,
+        "region": plan.context.region,
+        "local": plan.context.local,
+        "stand_in_weights": is_stand_in(plan),
+        "names": asdict(plan.names),
+        "spec_hash": plan.spec_hash,
+        "usd_per_hour": plan.usd_per_hour,
+        "usd_per_day": plan.usd_per_day,
+        "max_usd": plan.max_usd,
+        "price_source": plan.price_source,
+        "memory": None if plan.memory is None else asdict(plan.memory),
+        "unused_gpus": plan.unused_gpus,
+        "refused": plan.refused,
+        "findings": [asdict(finding) for finding in plan.findings],
+        "requests": requests_data(plan),
+    }

@@ -1,0 +1,86 @@
+"""`python -m peagle_sm.cli.reference [--check]`: docs/cli.md and docs/exit-codes.md from the program."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from peagle_sm.cli.app import app
+from peagle_sm.core.errors import EXIT_CODES
+
+_CLI_INTRO = """\
+# The command line
+
+Written by `python -m peagle_sm.cli.reference` from the commands' own help; a test holds the two equal.
+
+Results go to stdout, everything else to stderr. `--format json` prints one JSON document on stdout; progress,
+notes and errors are then JSON objects on stderr, one a line: `{"progress": …}`, `{"plan": …}`, `{"note": …}`,
+`{"error": {"type", "message", "next_step", "details", "exit_code"}}`. `--format quiet` prints names only.
+A value comes from the flag, else the environment, else the spec, else the profile's default.
+Exit codes: [exit-codes.md](exit-codes.md).
+"""
+_CODES_INTRO = """\
+# Exit codes
+
+Written by `python -m peagle_sm.cli.reference` from `peagle_sm.core.errors.EXIT_CODES`; a test holds the two
+equal. With `--format json` the error on stderr carries the same number as `exit_code`.
+
+| code | meaning |
+|---:|---|
+"""
+PIPE_CLOSED = "the reader of stdout went away (128 + SIGPIPE), as `peagle-sm logs … | head` does"
+
+
+def walk(command: click.Command, path: tuple[str, ...] = ("peagle-sm",)) -> Iterator[tuple[str, str]]:
+    """Each command's full name and help page, the group before its commands."""
+    context = click.Context(
+        command,
+        info_name=" ".join(path),
+        terminal_width=100,
+        max_content_width=100,
+        **command.context_settings,
+    )
+    yield " ".join(path), command.get_help(context)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child is not None, name
+            yield from walk(child, (*path, name))
+
+
+def cli_page() -> str:
+    """The text of docs/cli.md."""
+    sections = [f"## {name}\n\n```text\n{page.rstrip()}\n```\n" for name, page in walk(app)]
+    return "\n".join([_CLI_INTRO, *sections])
+
+
+def exit_codes_page() -> str:
+    """The text of docs/exit-codes.md."""
+    codes = {**EXIT_CODES, 141: PIPE_CLOSED}
+    return _CODES_INTRO + "".join(f"| {code} | {meaning} |\n" for code, meaning in sorted(codes.items()))
+
+
+PAGES = {"cli.md": cli_page, "exit-codes.md": exit_codes_page}
+
+
+def main(arguments: list[str], docs: Path = Path("docs")) -> int:
+    """Write the pages into `docs`, or with --check say which of them lag behind (exit status 1)."""
+    stale = []
+    for name, page in PAGES.items():
+        path, text = docs / name, page()
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(name)
+        if "--check" not in arguments:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    for name in stale:
+        click.echo(f"{docs / name}: {'out of date' if '--check' in arguments else 'written'}", err=True)
+    return 1 if stale and "--check" in arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,100 @@
+"""What `invoke` sends: a prompt, messages or a whole body, from options, files or stdin."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from peagle_sm.core.errors import SpecError
+
+
+@dataclass(frozen=True)
+class Question:
+    """Exactly one of the three is given."""
+
+    prompt: str | None = None
+    messages: list[Any] | None = None
+    body: dict[str, Any] | None = None
+
+
+def question(
+    prompt: str | None, messages: Path | None, body: Path | None, stdin_text: str | None
+) -> Question:
+    """Build the question from the options; stdin counts only when no option was given.
+
+    Raises:
+        SpecError: none or several are given, a file cannot be read, or it is not the JSON that it should be.
+    """
+    given = [
+        flag
+        for flag, value in (("--prompt", prompt), ("--messages", messages), ("--body", body))
+        if value is not None
+    ]
+    if len(given) > 1:
+        raise SpecError(
+            f"several questions at once: {' and '.join(given)}",
+            next_step="give one of --prompt, --messages and --body",
+            details={"found": given, "allowed": "exactly one"},
+        )
+    if prompt is not None:
+        return Question(prompt=prompt)
+    if messages is not None:
+        return Question(messages=_messages(_json_file(messages), str(messages)))
+    if body is not None:
+        return Question(body=_object(_json_file(body), str(body)))
+    return _from_stdin(stdin_text)
+
+
+def _from_stdin(text: str | None) -> Question:
+    if text is None or not text.strip():
+        raise SpecError(
+            "no question was given",
+            next_step="add -p 'your prompt', --messages FILE or --body FILE, or pipe text or JSON into stdin",
+            details={"allowed": "--prompt, --messages, --body or stdin"},
+        )
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return Question(prompt=text)
+    if isinstance(value, list):
+        return Question(messages=_messages(value, "stdin"))
+    return Question(body=value) if isinstance(value, dict) else Question(prompt=text)
+
+
+def _json_file(path: Path) -> Any:
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(
+            f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}",
+            next_step="name a file with JSON in it",
+        ) from error
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise SpecError(f"{path}: not JSON: {error}", next_step="correct the JSON") from error
+
+
+def _messages(value: Any, origin: str) -> list[Any]:
+    if isinstance(value, dict) and "messages" in value:
+        value = value["messages"]
+    if isinstance(value, list) and value and all(isinstance(each, dict) and "role" in each for each in value):
+        return value
+    raise SpecError(
+        f'{origin}: found {type(value).__name__}; allowed: a list like [{{"role": "user", "content": "…"}}]',
+        next_step="write the messages as OpenAI's chat format has them",
+        details={"found": type(value).__name__, "allowed": "a list of objects with role and content"},
+    )
+
+
+def _object(value: Any, origin: str) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return value
+    raise SpecError(
+        f"{origin}: found {type(value).__name__}; allowed: a JSON object",
+        next_step="write the body as OpenAI's API has it: an object with messages or prompt",
+        details={"found": type(value).__name__, "allowed": "object"},
+    )

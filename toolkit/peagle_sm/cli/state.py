@@ -1,0 +1,72 @@
+"""What one run of the command line knows: the global options and the outside world, both replaceable."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Settings:
+    """The global options as typed; None means that the flag was not given."""
+
+    format: str | None = None
+    profile: str | None = None
+    region: str | None = None
+    local: bool | None = None
+    local_port: int | None = None
+    debug: bool | None = None
+
+
+def _stdin_is_tty() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _stderr_is_tty() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+@dataclass
+class State:
+    """The object that click carries; tests pass their own environment, terminal, clock and sleep."""
+
+    settings: Settings = field(default_factory=Settings)
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    stdin_is_tty: Callable[[], bool] = _stdin_is_tty
+    stderr_is_tty: Callable[[], bool] = _stderr_is_tty
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    @property
+    def format(self) -> str:
+        """`table`, `json` or `quiet`."""
+        return self.settings.format or "table"
+
+    @property
+    def local_port(self) -> int | None:
+        """The port of the local server that was asked for, or None for the only one."""
+        if self.settings.local_port is not None:
+            return self.settings.local_port
+        text = self.environ.get("PEAGLE_SM_LOCAL_PORT", "")
+        return int(text) if text.isdigit() else None
+
+    @property
+    def local(self) -> bool:
+        """Whether commands go to the local SageMaker: flag, then environment, then no."""
+        if self.settings.local is not None:
+            return self.settings.local
+        if self.settings.local_port is not None:
+            return True
+        return self.environ.get("PEAGLE_SM_LOCAL", "").lower() in {"1", "true", "yes", "on"}
+
+    def region(self, from_spec: str | None = None) -> str | None:
+        """Flag, then environment, then the spec; None leaves it to the profile."""
+        return (
+            self.settings.region
+            or self.environ.get("AWS_REGION")
+            or self.environ.get("AWS_DEFAULT_REGION")
+            or from_spec
+        )

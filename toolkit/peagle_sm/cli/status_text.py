@@ -1,0 +1,109 @@
+"""Endpoint summaries and statuses as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from peagle_sm.cli.plan_text import STAND_IN, speculation_text
+from peagle_sm.cli.table import render_fields, render_table
+from peagle_sm.cli.words import elapsed, usd
+
+if TYPE_CHECKING:
+    from peagle_sm.service import EndpointStatus, EndpointSummary
+
+_HEADERS = ("name", "status", "mode", "instance", "age", "usd/hour", "spent", "expires")
+
+
+def when(moment: datetime | None) -> str:
+    """`2026-11-20 08:15 UTC`, or a dash."""
+    if moment is None:
+        return "-"
+    from datetime import UTC
+
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def render_list(summaries: Sequence[EndpointSummary]) -> str:
+    """One row an endpoint; a dash where AWS does not say."""
+    rows = [
+        (
+            each.name,
+            each.status,
+            _short_mode(each),
+            _instance(each),
+            "-" if each.age_s is None else elapsed(each.age_s),
+            "-" if each.usd_per_hour is None else f"{each.usd_per_hour:,.2f}",
+            "-" if each.spent_usd is None else f"{each.spent_usd:,.2f}",
+            when(each.expires_at),
+        )
+        for each in summaries
+    ]
+    return render_table(_HEADERS, rows, right=("age", "usd/hour", "spent"))
+
+
+def _short_mode(each: EndpointSummary) -> str:
+    if each.mode is None:
+        return "-"
+    return (
+        each.mode if each.num_speculative_tokens is None else f"{each.mode} K={each.num_speculative_tokens}"
+    )
+
+
+def _instance(each: EndpointSummary) -> str:
+    if each.instance_type is None:
+        return "-"
+    return f"{each.instance_count} x {each.instance_type}" if each.instance_count else each.instance_type
+
+
+def render_status(status: EndpointStatus, *, stand_in: bool) -> str:
+    """Everything about one endpoint; lines without a fact are left out."""
+    each = status.summary
+    mode = speculation_text(each.mode, each.num_speculative_tokens)
+    fields = [
+        ("name", each.name),
+        ("status", each.status),
+        ("why", status.failure_reason or ""),
+        ("speculation", mode),
+        ("weights", STAND_IN if stand_in else ""),
+        ("instance", _instance(each)),
+        ("image", status.image or ""),
+        ("model", status.model_name or ""),
+        ("config", _config(status)),
+        ("created", when(each.created_at)),
+        ("price", _price(each)),
+        ("lifetime", f"deleted at {when(each.expires_at)} whatever happens" if each.expires_at else ""),
+        ("idle", _idle(each)),
+        *_engine_fields(status),
+        ("warning", "\n".join(status.warnings)),
+    ]
+    return render_fields([(name, value) for name, value in fields if value])
+
+
+def _config(status: EndpointStatus) -> str:
+    if status.config_asked and status.config_asked != status.config_name:
+        return f"{status.config_name} (asked for: {status.config_asked})"
+    return status.config_name or ""
+
+
+def _price(each: EndpointSummary) -> str:
+    return f"{usd(each.usd_per_hour, 'hour')}, {usd(each.spent_usd)} spent so far"
+
+
+def _idle(each: EndpointSummary) -> str:
+    if each.idle_minutes is None:
+        return ""
+    grace = f", looked at again {each.grace_minutes} min later" if each.grace_minutes else ""
+    return f"counts as idle after {each.idle_minutes} min of proven quiet{grace}"
+
+
+def _engine_fields(status: EndpointStatus) -> list[tuple[str, str]]:
+    engine = status.engine
+    if not engine:
+        return []
+    running, asked, pid = (engine.get(key, "unknown") for key in ("version_running", "version_asked", "pid"))
+    return [
+        ("engine", f"vLLM {running} (the image asks for {asked}), process {pid}"),
+        ("overrides", "\n".join(str(line) for line in engine.get("overrides", ()))),
+    ]

@@ -1,0 +1,40 @@
+"""Durations and money in the words that people read."""
+
+from __future__ import annotations
+
+import re
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def elapsed(seconds: float) -> str:
+    """`7s`, `3m07s`, `2h05m`."""
+    whole = max(0, int(seconds))
+    hours, rest = divmod(whole, 3600)
+    minutes, secs = divmod(rest, 60)
+    if hours:
+        return f"{hours}h{minutes:02d}m"
+    return f"{minutes}m{secs:02d}s" if minutes else f"{secs}s"
+
+
+def usd(amount: float | None, per: str = "") -> str:
+    """`12.34 USD/hour`; None is `unknown`, never zero."""
+    if amount is None:
+        return "unknown"
+    return f"{amount:,.2f} USD{'/' + per if per else ''}"
+
+
+def parse_duration(text: str) -> float:
+    """Seconds in `90s`, `45m`, `2h`, `1d` or `1h30m`.
+
+    Raises:
+        ValueError: the text is not such a duration, or is zero.
+    """
+    compact = text.strip().lower().replace(" ", "")
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", compact)
+    if not parts or "".join(number + unit for number, unit in parts) != compact:
+        raise ValueError(f"{text!r} is not a duration; write for example 90s, 45m, 2h or 1h30m")
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if seconds <= 0:
+        raise ValueError(f"{text!r} is zero; the clock only goes forward")
+    return seconds
