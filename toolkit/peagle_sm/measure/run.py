@@ -1,0 +1,95 @@
+"""One comparison: warm the endpoints up, take turns, and keep the samples, the load and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from peagle_sm.core.errors import EngineError
+from peagle_sm.measure import stats
+from peagle_sm.measure.client import Invokable, asker
+from peagle_sm.measure.progress import Reporter
+from peagle_sm.measure.provenance import load_now
+from peagle_sm.measure.sample import Sample
+from peagle_sm.measure.summary import Arm, Report, make_report
+from peagle_sm.measure.turns import run_turns
+from peagle_sm.measure.workload import Prompt
+
+WARM_UP = 2  #: prompts that every arm answers before anything counts
+
+
+@dataclass(frozen=True)
+class Run:
+    """The samples of one comparison and the load average before and after it."""
+
+    title: str
+    arms: tuple[Arm, ...]
+    samples: tuple[Sample, ...]
+    load: tuple[float, float]
+    seed: int
+
+    def report(self) -> Report:
+        """All prompts."""
+        return make_report(self.title, self.arms, self.samples, seed=self.seed)
+
+    def least_repetitive(self) -> Report:
+        """The third of the prompts whose outputs, decoded without speculation, repeat least."""
+        plain = {arm.name for arm in self.arms if arm.mode == "none"}
+        only = stats.least_repetitive(sample for sample in self.samples if sample.arm in plain)
+        title = f"{self.title}; least repetitive third of the prompts"
+        return make_report(title, self.arms, self.samples, seed=self.seed, only=only)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: both reports, the load and every sample."""
+        return {
+            "report": self.report().to_dict(),
+            "least_repetitive_third": self.least_repetitive().to_dict(),
+            "load": {"before": self.load[0], "after": self.load[1]},
+            "samples": [sample.to_dict() for sample in self.samples],
+        }
+
+
+def measure(
+    title: str,
+    arms: Sequence[Arm],
+    endpoints: Mapping[str, Invokable],
+    prompts: Sequence[Prompt],
+    *,
+    warm_up: Sequence[Prompt],
+    max_tokens: int,
+    seed: int,
+    reporter: Reporter,
+    stream: bool = False,
+) -> Run:
+    """Let ``arms`` answer ``prompts`` in turns; ``endpoints`` are theirs, by the arm's name.
+
+    Raises:
+        EngineError: an arm with speculation reported no draft at all, so that its figures would
+            describe something else than its mode.
+    """
+    asks = {arm.name: asker(endpoints[arm.name], max_tokens=max_tokens, stream=stream) for arm in arms}
+    before = load_now()
+    with reporter.turns(title, len(prompts) * len(arms)) as tick:
+        samples = run_turns(
+            prompts,
+            asks,
+            warm_up=warm_up,
+            on_sample=lambda sample: tick(
+                f"{sample.arm}: {sample.output.output_tokens / max(sample.seconds, 1e-9):.0f} tokens/s"
+            ),
+        )
+    run = Run(title, tuple(arms), tuple(samples), (before, load_now()), seed)
+    _demand_drafts(run)
+    return run
+
+
+def _demand_drafts(run: Run) -> None:
+    for arm in run.arms:
+        drafts = sum(sample.output.drafts or 0 for sample in run.samples if sample.arm == arm.name)
+        if arm.mode != "none" and not drafts:
+            raise EngineError(
+                f"{arm.name} (mode {arm.mode}) reported no draft in any answer",
+                next_step="per-request acceptance needs vLLM 0.32 or later and"
+                " SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS=summary in the endpoint's environment",
+            )
