@@ -35,5 +35,5 @@ ensure_venv() {
 
 # The engine's environment (a real vLLM on CPU), in the user's cache: built once per lock and Python.
 ensure_engine() {
-  "$ROOT/.venv/bin/python" -m peagle_sm.local.engine_env >&2 || exit 1
+  "$ROOT/.venv/bin/python" -m peagle_sm.local.engine_env >/dev/null || exit 1
 }

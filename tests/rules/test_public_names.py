@@ -1,0 +1,47 @@
+"""What `import peagle_sm` promises. A name that leaves or joins this list is a decision, not an accident."""
+
+from __future__ import annotations
+
+import peagle_sm
+
+PUBLIC = [
+    "Acceptance",
+    "BillableLeft",
+    "Chunk",
+    "Completion",
+    "CredentialsError",
+    "Endpoint",
+    "EndpointFailed",
+    "EndpointSpec",
+    "EngineError",
+    "Interrupted",
+    "LocalTarget",
+    "NotFound",
+    "PeagleError",
+    "PlanRefused",
+    "ServiceFault",
+    "SpecError",
+    "StreamError",
+    "StreamSummary",
+    "TokenStream",
+    "__version__",
+    "connect",
+    "deploy",
+    "load_spec",
+    "make_session",
+    "plan",
+]
+
+
+def test_the_public_names_are_pinned() -> None:
+    assert sorted(peagle_sm.__all__) == sorted(PUBLIC)
+    assert dir(peagle_sm) == sorted(PUBLIC)
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    for name in PUBLIC:
+        assert getattr(peagle_sm, name).__doc__, name
+
+
+def test_another_name_is_an_attribute_error() -> None:
+    assert not hasattr(peagle_sm, "no_such_name")
