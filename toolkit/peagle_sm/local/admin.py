@@ -1,0 +1,90 @@
+"""The routes under ``/_peagle/``: what `peagle-sm local` asks of the server. Not part of AWS."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from peagle_sm.local import awsjson
+from peagle_sm.local.control import ApiError, Route
+from peagle_sm.local.logs import EndpointLogs
+
+PREFIX = "/_peagle/"
+
+
+class Admin:
+    """Answers status, clock, shutdown, and an endpoint's engine metrics and log lines."""
+
+    def __init__(
+        self,
+        *,
+        status: Callable[[], dict[str, Any]],
+        advance: Callable[[float], Awaitable[datetime]],
+        shutdown: Callable[[], None],
+        route: Callable[[str, str | None], Route],
+        logs: EndpointLogs,
+    ) -> None:
+        """Take what each route needs."""
+        self._status = status
+        self._advance = advance
+        self._shutdown = shutdown
+        self._route = route
+        self._logs = logs
+
+    async def handle(self, request: web.Request) -> web.Response:
+        """Answer a request whose path starts with the prefix."""
+        parts = request.path.removeprefix(PREFIX).strip("/").split("/")
+        match request.method, parts:
+            case "GET", ["status"]:
+                return _json(self._status())
+            case "POST", ["clock"]:
+                return await self._clock(request)
+            case "POST", ["shutdown"]:
+                self._shutdown()
+                return _json({"shutting_down": True})
+            case "GET", ["endpoints", name, "metrics"]:
+                return await self._metrics(name, request.query.get("variant"))
+            case "GET", ["endpoints", name, "logs"]:
+                lines = request.query.get("lines", "200")
+                return _json({"lines": self._logs.recent(name, int(lines) if lines.isdigit() else 200)})
+        return _json(
+            {
+                "message": f"no such route: {request.method} {request.path}; there are GET status, POST "
+                "clock, POST shutdown, GET endpoints/<name>/metrics and GET endpoints/<name>/logs"
+            },
+            404,
+        )
+
+    async def _clock(self, request: web.Request) -> web.Response:
+        try:
+            body = json.loads(await request.read() or b"{}")
+            seconds = float(body["advance_seconds"])
+        except (ValueError, KeyError, TypeError):
+            return _json({"message": 'send {"advance_seconds": <number>}, for example 7200'}, 400)
+        if not 0 <= seconds <= 366 * 86_400:
+            found = f"advance_seconds is {seconds:g}"
+            return _json(
+                {"message": f"{found}; allowed is 0 to 31622400 (a year): the clock only goes forward"}, 400
+            )
+        return _json({"clock": (await self._advance(seconds)).isoformat()})
+
+    async def _metrics(self, name: str, variant: str | None) -> web.Response:
+        try:
+            url = f"{self._route(name, variant).engine_url}/metrics"
+        except ApiError as error:
+            return _json({"message": error.message}, 404)
+        try:
+            timeout = aiohttp.ClientTimeout(total=10)
+            async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as answer:
+                return web.Response(status=answer.status, body=await answer.read(), content_type="text/plain")
+        except (aiohttp.ClientError, TimeoutError) as error:
+            return _json({"message": f"the engine of {name} did not answer: {error}"}, 502)
+
+
+def _json(body: dict[str, Any], status: int = 200) -> web.Response:
+    return web.Response(status=status, body=awsjson.dumps(body), content_type="application/json")

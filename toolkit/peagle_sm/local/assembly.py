@@ -1,0 +1,210 @@
+"""The parts of one server, put together: nothing here does anything but connect."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from peagle_sm.local import state
+from peagle_sm.local.admin import Admin
+from peagle_sm.local.clock import LocalClock
+from peagle_sm.local.control import ControlPlane, EngineLauncherProtocol, Event, Timing
+from peagle_sm.local.dataplane import DataPlane, Limits
+from peagle_sm.local.engine import EngineLauncher
+from peagle_sm.local.engine_env import ensure_engine
+from peagle_sm.local.front import Front
+from peagle_sm.local.jumpstart import jumpstart_addresses
+from peagle_sm.local.launching import EnsureEngine, Fetch, LazyLauncher, StateBook, UtilisationSampler
+from peagle_sm.local.logs import EndpointLogs
+from peagle_sm.local.metrics import Recorder
+from peagle_sm.local.moto_side import Moto
+from peagle_sm.local.moto_stores import Artifacts, Roles, Schedules, send_to_queue
+from peagle_sm.local.paths import weights_dir
+from peagle_sm.local.scheduler import Scheduler
+from peagle_sm.local.seed import Seeded, seed
+from peagle_sm.local.status import ACCOUNT, REGION, LocalStatus
+
+log = logging.getLogger(__name__)
+
+# Real seconds between two looks at what is due: log lines, minutes that ended, schedules.
+_BEAT_S = 0.5
+
+MakeLauncher = Callable[[Path, Fetch], EngineLauncherProtocol]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a server is run; everything but the port is for tests and for those who know why."""
+
+    port: int
+    engine_python: Path | None = None
+    weights: Path = field(default_factory=weights_dir)
+    limits: Limits = field(default_factory=Limits)
+    timing: Timing | None = None
+    make_launcher: MakeLauncher = EngineLauncher
+    ensure_engine: EnsureEngine = ensure_engine
+
+
+class Assembly:
+    """One server without its port: the web application, and what runs beside it."""
+
+    def __init__(self, options: Options, shutdown: Callable[[], None]) -> None:
+        """Connect the parts; ``shutdown`` is called when a client asks the server to end."""
+        self._options = options
+        self._clock = LocalClock()
+        self._moto = Moto(ACCOUNT, REGION)
+        self._artifacts = Artifacts(self._moto)
+        self._seeded: Seeded | None = None
+        self._beat: asyncio.Task[None] | None = None
+        self._book: StateBook | None = None
+        now = self._clock.now
+        self._logs = EndpointLogs(now=now, store=self._moto.put_log_events)
+        self._recorder = Recorder(now=now, sink=self._moto.put_metrics)
+        self.control = self._control_plane()
+        self._sampler = UtilisationSampler(self._running_engines)
+        self._data_plane = DataPlane(
+            route=self.control.route,
+            recorder=self._recorder,
+            account=ACCOUNT,
+            region=REGION,
+            limits=options.limits,
+        )
+        schedules = Schedules(self._moto, self._clock)
+        self._scheduler = Scheduler(
+            clock=self._clock,
+            schedules=schedules.all,
+            call=self.control.handle,
+            remove=schedules.remove,
+            dead_letter=lambda queue, body, about: send_to_queue(self._moto, queue, body, dict(about)),
+        )
+        self.front = Front(
+            region=REGION,
+            control=self.control.handle,
+            runtime=self._data_plane,
+            admin=self._admin(shutdown).handle,
+            moto=self._moto.handle,
+            trusts=Roles(self._moto).trusts,
+            schedules_changed=self._scheduler.tick,
+        )
+
+    async def open(self) -> None:
+        """Import moto, seed it, and begin to work; call it once the port is ours."""
+        work = state.work_dir(self._options.port)
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(mode=0o700)
+        await self._moto.call(self._moto.load)
+        addresses = jumpstart_addresses(REGION)
+        self._seeded = await self._moto.call(seed, self._moto, self._options.weights, addresses)
+        log.info("%s", self._seeded.weights)
+        me = state.Process.of(os.getpid(), "server")
+        if me is None:
+            raise RuntimeError("this process cannot see itself")
+        port = self._options.port
+        self._book = StateBook(state.ServerState(port, me, str(state.log_path(port))))
+        await self._data_plane.open()
+        self._beat = asyncio.create_task(self._beats())
+
+    async def close(self) -> None:
+        """End every engine and stop working."""
+        if self._beat is not None:
+            self._beat.cancel()
+            await asyncio.gather(self._beat, return_exceptions=True)
+        await self.control.close()
+        await self._data_plane.close()
+        self._moto.close()
+
+    def status(self) -> LocalStatus:
+        """Describe this server."""
+        if self._seeded is None:
+            raise RuntimeError("the server has not been opened")
+        port = self._options.port
+        return LocalStatus(
+            endpoint_url=f"http://localhost:{port}",
+            region=REGION,
+            account=ACCOUNT,
+            role_arn=self._seeded.role_arn,
+            scheduler_role_arn=self._seeded.scheduler_role_arn,
+            image_uris=self._seeded.image_uris,
+            artifacts=self._seeded.artifacts,
+            weights=self._seeded.weights,
+            pid=os.getpid(),
+            port=port,
+            log_path=str(state.log_path(port)),
+            clock=self._clock.now().isoformat(),
+            clock_ahead_s=self._clock.ahead_seconds,
+            engines=self.control.describe_engines(),
+        )
+
+    def _control_plane(self) -> ControlPlane:
+        options = self._options
+        launcher = LazyLauncher(
+            make=lambda python: options.make_launcher(python, self._fetch),
+            ensure=options.ensure_engine,
+            started=self._write_down,
+            python=options.engine_python,
+        )
+        return ControlPlane(
+            clock=self._clock,
+            launcher=launcher,
+            account=ACCOUNT,
+            region=REGION,
+            root=state.work_dir(options.port),
+            on_event=self._on_event,
+            model_data_exists=self._model_data_exists,
+            timing=options.timing,
+        )
+
+    def _admin(self, shutdown: Callable[[], None]) -> Admin:
+        return Admin(
+            status=lambda: self.status().to_dict(),
+            advance=self._advance,
+            shutdown=shutdown,
+            route=self.control.route,
+            logs=self._logs,
+        )
+
+    def _on_event(self, event: Event) -> None:
+        if event.kind != "line":
+            where = event.endpoint if event.variant is None else f"{event.endpoint}/{event.variant}"
+            log.info("%s: %s (%s): %s", where, event.kind, event.status, event.message)
+        elif event.variant is not None:
+            self._logs.line(event.endpoint, f"{event.variant}/{event.engine_id}", event.message)
+
+    def _write_down(self, pid: int, name: str) -> None:
+        if self._book is not None:
+            self._book.add(pid, name)
+
+    def _running_engines(self) -> Mapping[int, tuple[str, str]]:
+        rows = self.control.describe_engines()
+        return {
+            row["pid"]: (row["endpoint"], row["variant"])
+            for row in rows
+            if row.get("running") and row.get("pid")
+        }
+
+    async def _model_data_exists(self, uri: str) -> bool:
+        return await self._moto.call(self._artifacts.exists, uri)
+
+    async def _fetch(self, uri: str, directory: Path) -> None:
+        await self._moto.call(self._artifacts.download, uri, directory)
+
+    async def _advance(self, seconds: float) -> datetime:
+        now = await self._scheduler.advance(seconds)
+        self._recorder.minutes_passed(self._sampler.sample)
+        return now
+
+    async def _beats(self) -> None:
+        while True:
+            try:
+                self._logs.flush()
+                self._recorder.minutes_passed(self._sampler.sample)
+                await self._scheduler.tick()
+            except Exception:
+                log.exception("the beat failed; the next one goes on")
+            await asyncio.sleep(_BEAT_S)

@@ -1,0 +1,74 @@
+"""Questions to a running server's ``/_peagle/`` routes; standard library only: commands start fast."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from peagle_sm.core.errors import EngineError, NotFound, SpecError
+from peagle_sm.local.status import LocalStatus
+
+# Moving the clock fires schedules on the way; nothing else takes more than a moment.
+_PATIENCE_S = 60.0
+
+# Proxies of the environment must not see what is said on loopback.
+_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def status(port: int) -> LocalStatus:
+    """Ask a server for its status; EngineError when it does not answer."""
+    return LocalStatus.from_dict(_json(port, "status"))
+
+
+def advance_clock(port: int, seconds: float) -> str:
+    """Move the clock; return the new time in ISO 8601."""
+    return str(_json(port, "clock", {"advance_seconds": seconds})["clock"])
+
+
+def endpoint_logs(port: int, endpoint: str, lines: int) -> list[str]:
+    """Fetch the last lines of an endpoint's engines."""
+    query = urlencode({"lines": lines})
+    return [str(line) for line in _json(port, f"endpoints/{quote(endpoint)}/logs?{query}")["lines"]]
+
+
+def endpoint_metrics(port: int, endpoint: str, variant: str | None) -> str:
+    """Fetch the engine's ``/metrics``."""
+    query = f"?{urlencode({'variant': variant})}" if variant else ""
+    return _ask(port, f"endpoints/{quote(endpoint)}/metrics{query}").decode()
+
+
+def shut_down(port: int) -> None:
+    """Ask a server to end; EngineError when it does not answer."""
+    _ask(port, "shutdown", {})
+
+
+def _json(port: int, path: str, body: dict[str, Any] | None = None) -> Any:
+    return json.loads(_ask(port, path, body))
+
+
+def _ask(port: int, path: str, body: dict[str, Any] | None = None) -> bytes:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/_peagle/{path}", data=data)
+    try:
+        with _opener.open(request, timeout=_PATIENCE_S) as answer:
+            return bytes(answer.read())
+    except urllib.error.HTTPError as error:
+        raise _refused(error) from error
+    except OSError as error:
+        raise EngineError(
+            f"the local SageMaker at port {port} does not answer: {error}",
+            next_step=f"end it and start a new one: peagle-sm local down --port {port}",
+        ) from error
+
+
+def _refused(error: urllib.error.HTTPError) -> SpecError | NotFound | EngineError:
+    try:
+        message = str(json.loads(error.read())["message"])
+    except (ValueError, KeyError, TypeError):
+        message = f"HTTP status {error.code}"
+    kinds: dict[int, type[SpecError | NotFound]] = {400: SpecError, 404: NotFound}
+    kind = kinds.get(error.code)
+    return kind(message) if kind else EngineError(message)

@@ -1,0 +1,156 @@
+"""The one port: decides for every request who answers it.
+
+SageMaker's control plane and runtime are ours, ``/_peagle/`` is for `peagle-sm local`, the rest is moto's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from peagle_sm.local import admin, awsjson
+from peagle_sm.local.control import ApiError
+from peagle_sm.local.moto_side import LARGEST_BODY
+
+log = logging.getLogger(__name__)
+
+_TARGET = "SageMaker."
+_SERVICE_ROLE = "scheduler.amazonaws.com"
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Control = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+
+
+class Runtime(Protocol):
+    """What answers invocations."""
+
+    async def invoke(self, request: web.Request, endpoint: str) -> web.StreamResponse:
+        """Answer InvokeEndpoint."""
+
+    async def stream(self, request: web.Request, endpoint: str) -> web.StreamResponse:
+        """Answer InvokeEndpointWithResponseStream."""
+
+
+class Front:
+    """Dispatches requests."""
+
+    def __init__(
+        self,
+        *,
+        region: str,
+        control: Control,
+        runtime: Runtime,
+        admin: Handler,
+        moto: Handler,
+        trusts: Callable[[str, str], bool],
+        schedules_changed: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Take the parts. ``trusts(role_arn, service)`` says whether a role lets a service assume it."""
+        self._region = region
+        self._control = control
+        self._runtime = runtime
+        self._admin = admin
+        self._moto = moto
+        self._trusts = trusts
+        self._schedules_changed = schedules_changed
+
+    def app(self) -> web.Application:
+        """Build the web application."""
+        app = web.Application(client_max_size=LARGEST_BODY)
+        app.router.add_route("*", "/{path:.*}", self.handle)
+        return app
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request."""
+        if not _is_local(request.host):
+            return awsjson.error(
+                "AccessDeniedException",
+                f"the local SageMaker answers to localhost and 127.0.0.1 only, found Host {request.host!r}",
+                403,
+            )
+        if request.path.startswith(admin.PREFIX):
+            return await self._admin(request)
+        caller = awsjson.caller_of(request)
+        if request.headers.get("X-Amz-Target", "").startswith(_TARGET):
+            return self._refusal(caller) or await self._sagemaker(request)
+        if request.path.startswith("/endpoints/") and (caller is None or caller.service == "sagemaker"):
+            return self._refusal(caller, runtime=True) or await self._invocation(request)
+        if caller is not None and caller.service == "scheduler":
+            return await self._schedule(request)
+        if request.path.startswith("/moto-api"):
+            return awsjson.error("UnknownOperationException", "moto's own routes are closed here", 404)
+        return await self._moto(request)
+
+    def _refusal(self, caller: awsjson.Caller | None, runtime: bool = False) -> web.Response | None:
+        """Refuse what AWS's regional endpoint refuses before it looks at the request."""
+        answer = awsjson.runtime_error if runtime else awsjson.error
+        if caller is None:
+            return answer("MissingAuthenticationTokenException", "Missing Authentication Token", 403)
+        if caller.region != self._region:
+            return answer("InvalidSignatureException", "Credential should be scoped to a valid region.", 403)
+        return None
+
+    async def _sagemaker(self, request: web.Request) -> web.Response:
+        operation = request.headers["X-Amz-Target"].removeprefix(_TARGET)
+        try:
+            body = json.loads(await request.read() or b"{}")
+        except ValueError:
+            return awsjson.error("SerializationException", "The request body is not JSON.")
+        if not isinstance(body, dict):
+            return awsjson.error("SerializationException", "The request body is not a JSON object.")
+        try:
+            # A client that leaves must not stop a call half-way.
+            return awsjson.reply(await asyncio.shield(self._control(operation, body)))
+        except ApiError as error:
+            return awsjson.error(error.code, error.message, error.status)
+        except Exception as error:
+            log.exception("%s failed", operation)
+            return awsjson.error(
+                "InternalFailure", f"{operation} failed: {type(error).__name__}: {error}", 500
+            )
+
+    async def _invocation(self, request: web.Request) -> web.StreamResponse:
+        name, _, call = request.path.removeprefix("/endpoints/").partition("/")
+        if request.method == "POST" and call == "invocations":
+            return await self._runtime.invoke(request, unquote(name))
+        if request.method == "POST" and call == "invocations-response-stream":
+            return await self._runtime.stream(request, unquote(name))
+        found = f"{request.method} {request.path}"
+        return awsjson.runtime_error(
+            "UnknownOperationException", f"{found} is not implemented by the local SageMaker", 404
+        )
+
+    async def _schedule(self, request: web.Request) -> web.StreamResponse:
+        """Pass on to moto what EventBridge Scheduler would accept, and let the clock know."""
+        if request.method in ("POST", "PUT") and request.path.startswith("/schedules/"):
+            refused = self._untrusted_role(await request.read())
+            if refused is not None:
+                return refused
+        response = await self._moto(request)
+        if request.method != "GET":
+            await self._schedules_changed()
+        return response
+
+    def _untrusted_role(self, body: bytes) -> web.Response | None:
+        try:
+            role = json.loads(body)["Target"]["RoleArn"]
+        except (ValueError, KeyError, TypeError):
+            return None  # moto says what is missing
+        if self._trusts(role, _SERVICE_ROLE):
+            return None
+        return awsjson.runtime_error(
+            "ValidationException",
+            "The execution role you provide must allow AWS EventBridge Scheduler to assume the role.",
+        )
+
+
+def _is_local(host: str) -> bool:
+    """Whether a Host header names this machine; a foreign name means a web page rebinding its DNS."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    return name in ("localhost", "127.0.0.1", "[::1]", "::1") or name.endswith(".localhost")

@@ -1,0 +1,188 @@
+"""Starting, finding and ending local servers, from any process: `peagle-sm local up | status | down`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from peagle_sm.core.errors import EngineError, NotFound, SpecError
+from peagle_sm.local import client, ending, spawn, state
+from peagle_sm.local.ending import Ended
+from peagle_sm.local.status import LocalStatus
+
+__all__ = [
+    "Ended",
+    "LocalStatus",
+    "advance_clock",
+    "down",
+    "endpoint_logs",
+    "endpoint_metrics",
+    "find_server",
+    "status",
+    "up",
+]
+
+Progress = Callable[[str], None]
+
+
+def up(
+    port: int | None = None,
+    *,
+    detach: bool = True,
+    progress: Progress = lambda _: None,
+    engine_python: Path | None = None,
+    on_ready: Callable[[LocalStatus], None] = lambda _: None,
+) -> LocalStatus:
+    """Start a server and return what it says of itself once it answers.
+
+    Args:
+        port: where to listen on loopback; a free port when None.
+        detach: leave it running as a process of its own. Otherwise it runs in this one, ``on_ready``
+            is called once it answers, and this returns after SIGINT, SIGTERM or ``down``.
+        progress: called with a sentence for people at each step.
+        engine_python: Python of a ready engine environment; else ``PEAGLE_SM_ENGINE_PYTHON``, else the
+            environment is built at the first CreateEndpoint.
+        on_ready: see ``detach``.
+
+    Raises:
+        EngineError: the port is taken, or the server ended before it answered.
+        SpecError: the port is not one, or the engine's Python does not exist.
+    """
+    if port is not None and not 1 <= port <= 65_535:
+        raise SpecError(f"port {port} is not a port; allowed are 1 to 65535")
+    python = _engine_python(engine_python)
+    if port is not None:
+        _refuse_taken(port)
+    if detach:
+        started = spawn.detached(port, python, progress)
+        on_ready(started)
+        return started
+    return _foreground(port or spawn.free_port(), python, on_ready)
+
+
+def status(port: int | None = None) -> list[LocalStatus]:
+    """Ask the running servers (or the one at a port) how they are; empty when there is none."""
+    found = []
+    for known in state.read_all():
+        if (port is None or known.port == port) and known.server.alive:
+            found.append(client.status(known.port))
+    return found
+
+
+def find_server(port: int | None = None) -> LocalStatus:
+    """Find the server at a port, or the only one that runs.
+
+    Raises:
+        NotFound: no server runs (at that port).
+        SpecError: several run and no port was given.
+        EngineError: it runs but does not answer.
+    """
+    running = [known for known in state.read_all() if known.server.alive]
+    ports = [known.port for known in running]
+    if port is not None and port not in ports:
+        others = f"; running at: {', '.join(map(str, ports))}" if ports else ""
+        raise NotFound(
+            f"no local SageMaker runs at port {port}{others}",
+            next_step=f"start it: peagle-sm local up --detach --port {port}",
+        )
+    if not ports:
+        raise NotFound("no local SageMaker is running", next_step="start one: peagle-sm local up --detach")
+    if port is None and len(ports) > 1:
+        raise SpecError(
+            f"{len(ports)} local SageMakers run, at ports {', '.join(map(str, ports))}",
+            next_step=f"say which one: --local-port {ports[0]}",
+        )
+    return client.status(port if port is not None else ports[0])
+
+
+def down(port: int | None = None, *, progress: Progress = lambda _: None) -> list[Ended]:
+    """End the server at a port, or every server, with every process that it started.
+
+    A server that was killed is known by its state file, and what it left behind is ended as well.
+    Ended when this returns means proven: the processes are gone.
+
+    Raises:
+        EngineError: a process would not end, even when killed.
+    """
+    ended: list[Ended] = []
+    for known in list(state.read_all()):
+        if port is None or known.port == port:
+            progress(f"ending the server at port {known.port}")
+            ended += ending.end_server(known)
+    return ended
+
+
+def advance_clock(port: int, seconds: float) -> str:
+    """Move a server's clock forward; return its new time in ISO 8601.
+
+    Raises:
+        SpecError: the clock only goes forward, by at most a year at a time.
+        EngineError: the server does not answer.
+    """
+    return client.advance_clock(port, seconds)
+
+
+def endpoint_logs(port: int, endpoint: str, lines: int = 200) -> list[str]:
+    """Give the last lines of an endpoint's engines, oldest first.
+
+    Raises:
+        EngineError: the server does not answer.
+    """
+    return client.endpoint_logs(port, endpoint, lines)
+
+
+def endpoint_metrics(port: int, endpoint: str, variant: str | None = None) -> str:
+    """Give the engine's own ``/metrics`` page of an endpoint.
+
+    Raises:
+        NotFound: the endpoint does not exist or does not serve.
+        EngineError: the server does not answer.
+    """
+    return client.endpoint_metrics(port, endpoint, variant)
+
+
+def _foreground(port: int, python: Path | None, on_ready: Callable[[LocalStatus], None]) -> LocalStatus:
+    from peagle_sm.local.assembly import Options
+    from peagle_sm.local.server import run
+
+    last: list[LocalStatus] = []
+
+    def ready(answering: LocalStatus) -> None:
+        last.append(answering)
+        on_ready(answering)
+
+    try:
+        asyncio.run(run(Options(port=port, engine_python=python), ready))
+    except OSError as error:
+        raise EngineError(
+            f"the local SageMaker cannot listen on port {port}: {error.strerror}",
+            next_step="choose another port, or none for a free one",
+        ) from error
+    return last[-1]
+
+
+def _engine_python(given: Path | None) -> Path | None:
+    named = os.environ.get("PEAGLE_SM_ENGINE_PYTHON")
+    python = given or (Path(named) if named else None)
+    if python is not None and not python.is_file():
+        raise SpecError(
+            f"there is no Python at {python}",
+            next_step="name the python of a ready engine environment, or leave it out to have one built",
+        )
+    return python.absolute() if python else None
+
+
+def _refuse_taken(port: int) -> None:
+    known = state.read(port)
+    if known is not None and known.server.alive:
+        raise EngineError(
+            f"a local SageMaker already runs at port {port} (process {known.server.pid})",
+            next_step=f"use it, or end it: peagle-sm local down --port {port}",
+        )
+    if not spawn.is_free(port):
+        raise EngineError(
+            f"port {port} is taken by another program",
+            next_step="choose another port, or none for a free one",
+        )

@@ -1,0 +1,48 @@
+"""The engines' output as CloudWatch Logs: group ``/aws/sagemaker/Endpoints/<endpoint>``."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime
+
+# (group, stream, [(milliseconds since 1970, message)])
+Store = Callable[[str, str, list[tuple[int, str]]], None]
+
+# CloudWatch cuts events at 256 KB; the newest lines kept in memory for `local logs`.
+_LONGEST_EVENT = 262_118
+_KEPT_LINES = 5_000
+
+
+def group_of(endpoint: str) -> str:
+    """Name the log group of an endpoint."""
+    return f"/aws/sagemaker/Endpoints/{endpoint}"
+
+
+class EndpointLogs:
+    """Takes lines from engines and gives them to CloudWatch Logs in batches."""
+
+    def __init__(self, *, now: Callable[[], datetime], store: Store) -> None:
+        """Take the local clock and where batches go."""
+        self._now = now
+        self._store = store
+        self._waiting: dict[tuple[str, str], list[tuple[int, str]]] = {}
+        self._recent: dict[str, deque[str]] = {}
+
+    def line(self, endpoint: str, stream: str, text: str) -> None:
+        """Take one line of an engine's output (callable from any thread)."""
+        self._recent.setdefault(endpoint, deque(maxlen=_KEPT_LINES)).append(text)
+        if text.strip():  # CloudWatch refuses empty events
+            at = int(self._now().timestamp() * 1000)
+            self._waiting.setdefault((endpoint, stream), []).append((at, text[:_LONGEST_EVENT]))
+
+    def recent(self, endpoint: str, lines: int) -> list[str]:
+        """Give the last lines of an endpoint's engines, oldest first; empty when there are none."""
+        kept = list(self._recent.get(endpoint, ()))
+        return kept[-lines:] if lines > 0 else []
+
+    def flush(self) -> None:
+        """Hand every waiting line over."""
+        waiting, self._waiting = self._waiting, {}
+        for (endpoint, stream), events in waiting.items():
+            self._store(group_of(endpoint), stream, events)

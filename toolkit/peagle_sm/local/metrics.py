@@ -1,0 +1,159 @@
+"""CloudWatch metrics of endpoints, from the traffic that really passed.
+
+Names, units and dimensions are AWS's ("Amazon SageMaker AI metrics in Amazon CloudWatch").
+Values carry the start of their minute on the local clock, as metrics at one-minute
+resolution do. ``Invocations`` is sparse: a minute without traffic has no data point.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Any
+
+INVOCATIONS = "AWS/SageMaker"
+UTILISATION = "/aws/sagemaker/Endpoints"
+
+# The most minutes filled after the local clock jumped: one week.
+_MOST_MINUTES = 7 * 24 * 60
+
+Sink = Callable[[str, list[dict[str, Any]]], None]
+Key = tuple[str, str]
+
+
+@dataclass
+class Invocation:
+    """What happened to one request so far; times are seconds of a monotonic clock."""
+
+    began: float
+    model_began: float
+    timer: Callable[[], float]
+    status: int | None = None
+    model_s: float = 0.0
+    first_chunk_at: float | None = None
+    broken: bool = False
+
+    def model_done(self, status: int) -> None:
+        """Note that the container has finished, with this HTTP status."""
+        self.status = status
+        self.model_s = self.timer() - self.model_began
+
+    def chunk(self) -> None:
+        """Note that a part of a streamed response has arrived."""
+        if self.first_chunk_at is None:
+            self.first_chunk_at = self.timer()
+
+    def broken_off(self) -> None:
+        """Note that a stream ended with an error after it had begun."""
+        self.broken = True
+
+
+@dataclass(frozen=True)
+class Utilisation:
+    """What one variant's engine uses: percent of one core (so up to 100 x cores), percent of memory."""
+
+    endpoint: str
+    variant: str
+    cpu_percent: float
+    memory_percent: float
+
+
+class Recorder:
+    """Turns invocations and samples into CloudWatch data points."""
+
+    def __init__(
+        self, *, now: Callable[[], datetime], sink: Sink, timer: Callable[[], float] = monotonic
+    ) -> None:
+        """Take the local clock, where data points go (namespace, data), and a timer in seconds."""
+        self._now = now
+        self._sink = sink
+        self._timer = timer
+        self._in_flight: Counter[Key] = Counter()
+        self._minute = _minute_of(now())
+
+    @contextmanager
+    def invocation(
+        self, endpoint: str, variant: str, began: float, instances: int = 1
+    ) -> Iterator[Invocation]:
+        """Follow one request to the model from its arrival (``began``) to its end, and record it."""
+        key = (endpoint, variant)
+        self._in_flight[key] += 1
+        self._concurrency(key, _minute_of(self._now()))
+        current = Invocation(began=began, model_began=self._timer(), timer=self._timer)
+        try:
+            yield current
+        finally:
+            self._in_flight[key] -= 1
+            self._record(key, current, instances)
+
+    def minutes_passed(self, sample: Callable[[], Sequence[Utilisation]]) -> int:
+        """Record every minute that ended since the last call; say how many.
+
+        After a jump of the local clock all of its minutes get the present sample: on this
+        machine nothing happened in between.
+        """
+        minute = _minute_of(self._now())
+        passed = min(int((minute - self._minute).total_seconds() // 60), _MOST_MINUTES)
+        if passed <= 0:
+            return 0
+        used = sample()
+        for back in range(passed - 1, -1, -1):
+            at = minute - timedelta(minutes=back)
+            for key, running in self._in_flight.items():
+                if running:
+                    self._concurrency(key, at)
+            for use in used:
+                dimensions = _dimensions((use.endpoint, use.variant))
+                self._sink(
+                    UTILISATION,
+                    [
+                        _datum("CPUUtilization", use.cpu_percent, "Percent", dimensions, at),
+                        _datum("MemoryUtilization", use.memory_percent, "Percent", dimensions, at),
+                    ],
+                )
+        self._minute = minute
+        return passed
+
+    def _concurrency(self, key: Key, at: datetime) -> None:
+        running = float(self._in_flight[key])
+        self._sink(INVOCATIONS, [_datum("ConcurrentRequestsPerModel", running, "None", _dimensions(key), at)])
+
+    def _record(self, key: Key, done: Invocation, instances: int) -> None:
+        ended = self._timer()
+        model_s = done.model_s if done.status is not None else ended - done.model_began
+        overhead_s = max(0.0, ended - done.began - model_s)
+        status = done.status or 0
+        values: list[tuple[str, float, str]] = [
+            ("Invocations", 1, "None"),
+            ("InvocationsPerInstance", 1 / instances, "None"),
+            ("Invocation4XXErrors", float(400 <= status < 500), "None"),
+            ("Invocation5XXErrors", float(status >= 500), "None"),
+            ("InvocationModelErrors", float(status >= 400), "None"),
+            ("ModelLatency", model_s * 1e6, "Microseconds"),
+            ("OverheadLatency", overhead_s * 1e6, "Microseconds"),
+        ]
+        if done.first_chunk_at is not None:
+            values.append(("FirstChunkLatency", (done.first_chunk_at - done.began) * 1e6, "Microseconds"))
+            first = (done.first_chunk_at - done.model_began) * 1e6
+            values.append(("FirstChunkModelLatency", first, "Microseconds"))
+            values.append(("MidStreamErrors", float(done.broken), "None"))
+        at, dimensions = _minute_of(self._now()), _dimensions(key)
+        self._sink(INVOCATIONS, [_datum(name, value, unit, dimensions, at) for name, value, unit in values])
+
+
+def _minute_of(moment: datetime) -> datetime:
+    return moment.replace(second=0, microsecond=0)
+
+
+def _dimensions(key: Key) -> list[dict[str, str]]:
+    return [{"Name": "EndpointName", "Value": key[0]}, {"Name": "VariantName", "Value": key[1]}]
+
+
+def _datum(
+    name: str, value: float, unit: str, dimensions: list[dict[str, str]], at: datetime
+) -> dict[str, Any]:
+    return {"MetricName": name, "Value": value, "Unit": unit, "Dimensions": dimensions, "Timestamp": at}

@@ -1,0 +1,202 @@
+"""moto in this process: S3, STS, IAM, Scheduler, CloudWatch, Logs, and whatever else is not SageMaker.
+
+Requests go to moto's own WSGI applications in a thread; our side writes to its stores directly,
+so that rules for outsiders (no metrics under ``AWS/``) do not bind the services themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from threading import Lock
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+from aiohttp import web
+
+# How many requests moto may work on at once.
+_THREADS = 8
+# A PutMetricData or S3 upload beyond this is refused; S3's own limit for one PUT is 5 GB.
+LARGEST_BODY = 1024 * 1024 * 1024
+
+T = TypeVar("T")
+
+_MOST_METRIC_QUERIES = 500
+_HOP_BY_HOP = {"connection", "transfer-encoding", "keep-alive", "server", "date"}
+
+
+class Moto:
+    """moto's applications and stores for one account and region."""
+
+    def __init__(self, account: str, region: str) -> None:
+        """Take the account and region that our own writes go to; nothing is imported yet."""
+        self.account = account
+        self.region = region
+        self._app: Any = None
+        self._lock = Lock()
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="moto")
+
+    def load(self) -> None:
+        """Import moto, empty it, and lay our rules over it. Call it once, from any thread.
+
+        moto's stores are global to the process: one server at a time in each.
+        """
+        from moto.moto_api._internal import moto_api_backend
+        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+
+        moto_api_backend.reset()
+        _lay_cloudwatch_rules()
+        with self._lock:
+            self._app = DomainDispatcherApplication(create_backend_app)
+
+    async def handle(self, request: web.Request) -> web.Response:
+        """Answer a request with moto."""
+        body = await request.read()
+        environ = _environ(request, body)
+        loop = asyncio.get_running_loop()
+        status, headers, payload = await loop.run_in_executor(self._threads, self._call, environ)
+        response = web.Response(status=status, body=payload)
+        for name, value in headers:
+            if name.lower() not in _HOP_BY_HOP and name.lower() != "content-length":
+                response.headers.add(name, value)
+        if request.method == "HEAD":
+            length = dict((name.lower(), value) for name, value in headers).get("content-length")
+            if length is not None:
+                response.headers["Content-Length"] = length
+        return response
+
+    async def call(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Run work on moto's stores in one of its threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def put_metrics(self, namespace: str, data: list[dict[str, Any]]) -> None:
+        """Write data points as the services themselves do; timestamps are aware."""
+        # moto compares naive times in UTC.
+        naive = [
+            {**datum, "Timestamp": datum["Timestamp"].astimezone(UTC).replace(tzinfo=None)} for datum in data
+        ]
+        self.backend("cloudwatch").put_metric_data(namespace, naive)
+
+    def put_log_events(self, group: str, stream: str, events: list[tuple[int, str]]) -> None:
+        """Write log events; group and stream are made when they do not exist.
+
+        The rule that events be at most two hours ahead is passed by: the local clock may be.
+        """
+        logs = self.backend("logs")
+        logs.ensure_log_group(group)
+        logs.ensure_log_stream(group, stream)
+        kept = logs.groups[group].streams[stream]
+        kept.put_log_events([{"timestamp": at, "message": message} for at, message in events])
+
+    def backend(self, service: str) -> Any:
+        """Give moto's store of a service; S3 and IAM are kept once for all regions."""
+        from moto.backends import get_backend
+
+        place = "aws" if service in ("s3", "iam") else self.region
+        return get_backend(service)[self.account][place]
+
+    def _call(self, environ: dict[str, Any]) -> tuple[int, list[tuple[str, str]], bytes]:
+        status = 500
+        sent: list[tuple[str, str]] = []
+
+        def start_response(line: str, headers: list[tuple[str, str]], _: object = None) -> None:
+            nonlocal status
+            status = int(line.split(" ", 1)[0])
+            sent.extend(headers)
+
+        parts: Iterable[bytes] = self._app(environ, start_response)
+        try:
+            return status, sent, b"".join(parts)
+        finally:
+            close = getattr(parts, "close", None)
+            if close is not None:
+                close()
+
+
+def _environ(request: web.Request, body: bytes) -> dict[str, Any]:
+    """Describe a request as WSGI does, with the original spelling of S3's metadata headers."""
+    from moto.core.request import (
+        PRESERVED_HEADER_NAMES_ENVIRON_KEY,
+        environ_key_for_header,
+        should_preserve_original_header_name,
+    )
+
+    raw_path, _, query = request.raw_path.partition("?")
+    host, _, port = request.host.partition(":")
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": request.method,
+        "SCRIPT_NAME": "",
+        "PATH_INFO": unquote(raw_path).encode().decode("latin-1"),
+        "QUERY_STRING": query,
+        "RAW_URI": request.raw_path,
+        "REQUEST_URI": request.raw_path,
+        "SERVER_NAME": host,
+        "SERVER_PORT": port or "80",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "REMOTE_ADDR": request.remote or "127.0.0.1",
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.input": io.BytesIO(body),
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+    }
+    names: dict[str, str] = {}
+    for name, value in request.headers.items():
+        if "_" in name and not should_preserve_original_header_name(name):
+            continue
+        if name.lower() in ("transfer-encoding", "content-length"):
+            continue
+        key = environ_key_for_header(name)
+        if should_preserve_original_header_name(name):
+            names[key] = name
+        environ[key] = f"{environ[key]},{value}" if key in environ else value
+    environ["CONTENT_LENGTH"] = str(len(body))
+    # moto reads a bucket from the path only under this name, and clients say 127.0.0.1 as well.
+    environ["HTTP_HOST"] = f"localhost:{port}" if host == "127.0.0.1" else request.host
+    environ[PRESERVED_HEADER_NAMES_ENVIRON_KEY] = names
+    return environ
+
+
+def _lay_cloudwatch_rules() -> None:
+    """Lay three rules of CloudWatch over moto's, whatever protocol a request comes in."""
+    from moto.cloudwatch.exceptions import InvalidParameterValue, ValidationError
+    from moto.cloudwatch.models import CloudWatchBackend
+    from moto.cloudwatch.responses import CloudWatchResponse
+
+    if getattr(CloudWatchResponse, "peagle_rules", False):
+        return
+
+    put, get = CloudWatchResponse.put_metric_data, CloudWatchResponse.get_metric_data
+    compute = CloudWatchBackend.get_metric_data
+
+    def put_metric_data(self: CloudWatchResponse) -> Any:
+        namespace = str(self._get_param("Namespace"))
+        if namespace.startswith("AWS/"):
+            raise InvalidParameterValue(f"The value {namespace} for parameter Namespace is invalid.")
+        return put(self)
+
+    def get_metric_data(self: CloudWatchResponse) -> Any:
+        if len(self._get_params().get("MetricDataQueries", [])) > _MOST_METRIC_QUERIES:
+            raise ValidationError(
+                f"The collection MetricDataQueries must not have a size greater than {_MOST_METRIC_QUERIES}."
+            )
+        return get(self)
+
+    def from_whole_minute(self: CloudWatchBackend, *, start_time: datetime, **others: Any) -> Any:
+        # "Start time less than 15 days ago - Round down to the nearest whole minute" (API reference).
+        return compute(self, start_time=start_time.replace(second=0, microsecond=0), **others)
+
+    CloudWatchResponse.put_metric_data = put_metric_data
+    CloudWatchResponse.get_metric_data = get_metric_data
+    CloudWatchBackend.get_metric_data = from_whole_minute
+    CloudWatchResponse.peagle_rules = True

@@ -1,0 +1,83 @@
+"""When an EventBridge schedule is due: ``rate(…)`` and ``at(…)``, with StartDate and EndDate. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+_RATE = re.compile(r"rate\(\s*(\d+)\s+(minute|hour|day)s?\s*\)")
+_AT = re.compile(r"at\(\s*(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\s*\)")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """One schedule as EventBridge Scheduler keeps it; times are aware."""
+
+    group: str
+    name: str
+    arn: str
+    expression: str
+    timezone: str
+    start: datetime | None
+    end: datetime | None
+    enabled: bool
+    target: Mapping[str, Any]
+    delete_after_completion: bool
+    revision: float
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells schedules apart: group and name."""
+        return self.group, self.name
+
+
+def is_supported(expression: str) -> bool:
+    """Say whether the local clock can fire this expression; ``cron(…)`` it cannot."""
+    return _RATE.fullmatch(expression) is not None or _AT.fullmatch(expression) is not None
+
+
+def first_due(schedule: Schedule, seen: datetime) -> datetime | None:
+    """When the schedule fires first, having been created (or changed) at ``seen``; None for never.
+
+    A rate counts from StartDate; without one it fires at once.
+    """
+    once = _AT.fullmatch(schedule.expression)
+    if once is not None:
+        at = datetime.fromisoformat(once.group(1)).replace(tzinfo=ZoneInfo(schedule.timezone))
+        return at.astimezone(UTC)
+    every = _every(schedule.expression)
+    if every is None:
+        return None
+    due = schedule.start or seen
+    if due < seen:
+        due += -((due - seen) // every) * every
+    return _within_end(schedule, due)
+
+
+def next_due(schedule: Schedule, fired: datetime) -> datetime | None:
+    """When the schedule fires after the occurrence at ``fired``; None when it is complete."""
+    every = _every(schedule.expression)
+    return None if every is None else _within_end(schedule, fired + every)
+
+
+def retry_delay(attempt: int) -> timedelta:
+    """How long to wait before retry number ``attempt``: doubling from 1 s, at most 10 minutes.
+
+    AWS says "exponential backoff" without figures, so these are assumed.
+    """
+    return timedelta(seconds=min(2.0 ** (attempt - 1), 600.0))
+
+
+def _every(expression: str) -> timedelta | None:
+    match = _RATE.fullmatch(expression)
+    if match is None:
+        return None
+    return timedelta(**{f"{match.group(2)}s": int(match.group(1))})
+
+
+def _within_end(schedule: Schedule, due: datetime) -> datetime | None:
+    return None if schedule.end is not None and due >= schedule.end else due

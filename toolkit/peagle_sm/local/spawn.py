@@ -1,0 +1,108 @@
+"""Starting a server as a process of its own and waiting until it answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+
+from peagle_sm.core.errors import EngineError
+from peagle_sm.local import state
+from peagle_sm.local.status import LocalStatus
+
+# It takes two or three seconds; a machine under full load may take ten times that.
+_PATIENCE_S = 60.0
+# Between choosing a free port and listening on it somebody else may take it.
+_TRIES = 3
+_LAST_LINES = 15
+
+
+def is_free(port: int) -> bool:
+    """Say whether a port on loopback can be listened on."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def free_port() -> int:
+    """Find a free port on loopback."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def detached(port: int | None, engine_python: Path | None, progress: Callable[[str], None]) -> LocalStatus:
+    """Start a server that outlives this process; EngineError when it does not come up."""
+    for attempt in range(1, _TRIES + 1):
+        at = port or free_port()
+        progress(f"starting the local SageMaker at port {at}")
+        try:
+            return _start(at, engine_python)
+        except EngineError:
+            if port is not None or attempt == _TRIES or is_free(at):
+                raise
+    raise AssertionError("the loop above returns or raises")
+
+
+def _start(port: int, engine_python: Path | None) -> LocalStatus:
+    # -P: a module in the folder in which a user stands must not shadow the standard library.
+    command = [sys.executable, "-P", "-m", "peagle_sm.local.server", "--port", str(port)]
+    if engine_python is not None:
+        command += ["--engine-python", str(engine_python)]
+    reading, writing = os.pipe()
+    log = state.log_path(port)
+    with open(log, "wb") as output:
+        process = subprocess.Popen(
+            [*command, "--ready-fd", str(writing)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=(writing,),
+            start_new_session=True,
+            env=_environment(),
+        )
+    os.close(writing)
+    try:
+        line = _first_line(reading)
+    finally:
+        os.close(reading)
+    if line:
+        return LocalStatus.from_dict(json.loads(line))
+    process.kill()
+    process.wait()
+    tail = "\n".join(log.read_text(errors="replace").splitlines()[-_LAST_LINES:])
+    raise EngineError(
+        f"the local SageMaker did not come up at port {port}; its last lines:\n{tail}",
+        next_step=f"read the whole log: {log}",
+    )
+
+
+def _first_line(pipe: int) -> str:
+    """Read one line; empty when the other side ended or took too long."""
+    deadline = monotonic() + _PATIENCE_S
+    received = b""
+    while not received.endswith(b"\n"):
+        ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - monotonic()))
+        chunk = os.read(pipe, 65_536) if ready else b""
+        if not chunk:
+            return ""
+        received += chunk
+    return received.decode()
+
+
+def _environment() -> dict[str, str]:
+    """The server finds this very package, wherever it was imported from; and no AWS account is in reach."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    package_root = str(Path(__file__).resolve().parents[2])
+    paths = [package_root, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+    return {**environment, "PYTHONPATH": os.pathsep.join(paths)}
