@@ -1,0 +1,103 @@
+"""P-EAGLE endpoints on SageMaker: planned, priced, streamed, and deleted on time.
+
+The public names; each is imported when it is first used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from peagle_sm.aws.runtime import Acceptance, Chunk, Completion, StreamSummary, TokenStream
+    from peagle_sm.aws.session import LocalTarget, make_session
+    from peagle_sm.core.errors import (
+        BillableLeft,
+        CredentialsError,
+        EndpointFailed,
+        EngineError,
+        Interrupted,
+        NotFound,
+        PeagleError,
+        PlanRefused,
+        ServiceFault,
+        SpecError,
+        StreamError,
+    )
+    from peagle_sm.core.spec import EndpointSpec, load_spec
+    from peagle_sm.service.endpoint import Endpoint
+    from peagle_sm.service.notebook import connect, deploy, plan
+
+    __version__: str
+
+_HOME = {
+    "Acceptance": "peagle_sm.aws.runtime",
+    "BillableLeft": "peagle_sm.core.errors",
+    "Chunk": "peagle_sm.aws.runtime",
+    "Completion": "peagle_sm.aws.runtime",
+    "CredentialsError": "peagle_sm.core.errors",
+    "Endpoint": "peagle_sm.service.endpoint",
+    "EndpointFailed": "peagle_sm.core.errors",
+    "EndpointSpec": "peagle_sm.core.spec",
+    "EngineError": "peagle_sm.core.errors",
+    "Interrupted": "peagle_sm.core.errors",
+    "LocalTarget": "peagle_sm.aws.session",
+    "NotFound": "peagle_sm.core.errors",
+    "PeagleError": "peagle_sm.core.errors",
+    "PlanRefused": "peagle_sm.core.errors",
+    "ServiceFault": "peagle_sm.core.errors",
+    "SpecError": "peagle_sm.core.errors",
+    "StreamError": "peagle_sm.core.errors",
+    "StreamSummary": "peagle_sm.aws.runtime",
+    "TokenStream": "peagle_sm.aws.runtime",
+    "connect": "peagle_sm.service.notebook",
+    "deploy": "peagle_sm.service.notebook",
+    "load_spec": "peagle_sm.core.spec",
+    "make_session": "peagle_sm.aws.session",
+    "plan": "peagle_sm.service.notebook",
+}
+
+__all__ = [
+    "Acceptance",
+    "BillableLeft",
+    "Chunk",
+    "Completion",
+    "CredentialsError",
+    "Endpoint",
+    "EndpointFailed",
+    "EndpointSpec",
+    "EngineError",
+    "Interrupted",
+    "LocalTarget",
+    "NotFound",
+    "PeagleError",
+    "PlanRefused",
+    "ServiceFault",
+    "SpecError",
+    "StreamError",
+    "StreamSummary",
+    "TokenStream",
+    "__version__",
+    "connect",
+    "deploy",
+    "load_spec",
+    "make_session",
+    "plan",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("peagle-sm")
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,192 @@
+"""SageMaker's control plane: one thin function a call, None where the resource does not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from peagle_sm.aws.errors import aws_errors
+from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import NotFound
+
+PAGE = 100  # ListEndpoints gives 10 unless asked for more, and 100 at most.
+
+
+@dataclass(frozen=True)
+class EndpointFacts:
+    """What DescribeEndpoint says."""
+
+    name: str
+    arn: str
+    status: str
+    config_name: str
+    created_at: datetime | None
+    failure_reason: str | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class ConfigFacts:
+    """What DescribeEndpointConfig says; the instance is that of the first variant."""
+
+    name: str
+    arn: str
+    model_name: str | None
+    instance_type: str | None
+    instance_count: int | None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What DescribeModel says; image and environment are those of the primary container."""
+
+    name: str
+    arn: str
+    image: str | None
+    environment: Mapping[str, str]
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One row of a List call."""
+
+    name: str
+    arn: str
+    status: str | None = None
+    created_at: datetime | None = None
+
+
+def create_model(session: Session, parameters: Mapping[str, Any]) -> None:
+    """Send CreateModel once."""
+    with aws_errors("CreateModel", session.local_url):
+        session.creating_client("sagemaker").create_model(**parameters)
+
+
+def create_endpoint_config(session: Session, parameters: Mapping[str, Any]) -> None:
+    """Send CreateEndpointConfig once."""
+    with aws_errors("CreateEndpointConfig", session.local_url):
+        session.creating_client("sagemaker").create_endpoint_config(**parameters)
+
+
+def create_endpoint(session: Session, parameters: Mapping[str, Any]) -> None:
+    """Send CreateEndpoint once; from here on it costs money."""
+    with aws_errors("CreateEndpoint", session.local_url):
+        session.creating_client("sagemaker").create_endpoint(**parameters)
+
+
+def describe_endpoint(session: Session, name: str) -> EndpointFacts | None:
+    """Return the endpoint's facts, or None when there is none of that name."""
+    try:
+        with aws_errors("DescribeEndpoint", session.local_url):
+            answer = session.client("sagemaker").describe_endpoint(EndpointName=name)
+    except NotFound:
+        return None
+    return EndpointFacts(
+        name=name,
+        arn=answer["EndpointArn"],
+        status=answer["EndpointStatus"],
+        config_name=answer.get("EndpointConfigName", ""),
+        created_at=answer.get("CreationTime"),
+        failure_reason=answer.get("FailureReason") or None,
+        raw=answer,
+    )
+
+
+def describe_endpoint_config(session: Session, name: str) -> ConfigFacts | None:
+    """Return the endpoint config's facts, or None when there is none of that name."""
+    try:
+        with aws_errors("DescribeEndpointConfig", session.local_url):
+            answer = session.client("sagemaker").describe_endpoint_config(EndpointConfigName=name)
+    except NotFound:
+        return None
+    variant = (answer.get("ProductionVariants") or [{}])[0]
+    pools = variant.get("InstancePools") or [{}]
+    return ConfigFacts(
+        name=name,
+        arn=answer["EndpointConfigArn"],
+        model_name=variant.get("ModelName"),
+        instance_type=variant.get("InstanceType") or pools[0].get("InstanceType"),
+        instance_count=variant.get("InitialInstanceCount"),
+        raw=answer,
+    )
+
+
+def describe_model(session: Session, name: str) -> ModelFacts | None:
+    """Return the model's facts, or None when there is none of that name."""
+    try:
+        with aws_errors("DescribeModel", session.local_url):
+            answer = session.client("sagemaker").describe_model(ModelName=name)
+    except NotFound:
+        return None
+    container = answer.get("PrimaryContainer") or (answer.get("Containers") or [{}])[0]
+    return ModelFacts(
+        name=name,
+        arn=answer["ModelArn"],
+        image=container.get("Image"),
+        environment=dict(container.get("Environment") or {}),
+        raw=answer,
+    )
+
+
+def list_endpoints(session: Session, name_contains: str | None = None) -> Iterator[Listed]:
+    """List endpoints, every page."""
+    for row in _pages(session, "list_endpoints", "Endpoints", name_contains):
+        yield Listed(row["EndpointName"], row["EndpointArn"], row["EndpointStatus"], row.get("CreationTime"))
+
+
+def list_endpoint_configs(session: Session, name_contains: str | None = None) -> Iterator[Listed]:
+    """List endpoint configs, every page."""
+    for row in _pages(session, "list_endpoint_configs", "EndpointConfigs", name_contains):
+        yield Listed(row["EndpointConfigName"], row["EndpointConfigArn"], None, row.get("CreationTime"))
+
+
+def list_models(session: Session, name_contains: str | None = None) -> Iterator[Listed]:
+    """List models, every page."""
+    for row in _pages(session, "list_models", "Models", name_contains):
+        yield Listed(row["ModelName"], row["ModelArn"], None, row.get("CreationTime"))
+
+
+def _pages(session: Session, operation: str, key: str, name_contains: str | None) -> Iterator[dict[str, Any]]:
+    asked: dict[str, Any] = {"MaxResults": PAGE}
+    if name_contains:
+        asked["NameContains"] = name_contains
+    with aws_errors(operation, session.local_url):
+        for page in session.client("sagemaker").get_paginator(operation).paginate(**asked):
+            yield from page[key]
+
+
+def tags_of(session: Session, arn: str) -> dict[str, str] | None:
+    """Return a resource's tags, or None when the resource is gone."""
+    try:
+        with aws_errors("ListTags", session.local_url):
+            pages = session.client("sagemaker").get_paginator("list_tags").paginate(ResourceArn=arn)
+            return {tag["Key"]: tag["Value"] for page in pages for tag in page["Tags"]}
+    except NotFound:
+        return None
+
+
+def delete_endpoint(session: Session, name: str) -> None:
+    """Send DeleteEndpoint; its answer proves nothing: describe until the endpoint is gone.
+
+    Raises:
+        NotFound: there is no such endpoint.
+        ServiceFault: refused, for example while Creating (see `aws.errors.is_refused_now`).
+    """
+    with aws_errors("DeleteEndpoint", session.local_url):
+        session.client("sagemaker").delete_endpoint(EndpointName=name)
+
+
+def delete_endpoint_config(session: Session, name: str) -> None:
+    """Send DeleteEndpointConfig."""
+    with aws_errors("DeleteEndpointConfig", session.local_url):
+        session.client("sagemaker").delete_endpoint_config(EndpointConfigName=name)
+
+
+def delete_model(session: Session, name: str) -> None:
+    """Send DeleteModel."""
+    with aws_errors("DeleteModel", session.local_url):
+        session.client("sagemaker").delete_model(ModelName=name)

@@ -1,0 +1,208 @@
+"""botocore's errors become ours once, here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from peagle_sm.core.errors import CredentialsError, NotFound, PeagleError, ServiceFault, SpecError
+
+NO_ANSWER = "NoAnswer"
+"""`ServiceFault.code` when no response came: whether AWS carried the call out is unknown."""
+
+_CREDENTIAL_CODES = frozenset(
+    {
+        "AuthFailure",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "IncompleteSignature",
+        "InvalidAccessKeyId",
+        "InvalidClientTokenId",
+        "InvalidSignatureException",
+        "MissingAuthenticationToken",
+        "RequestExpired",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
+)
+_DENIED_CODES = frozenset(
+    {"AccessDenied", "AccessDeniedException", "NotAuthorized", "UnauthorizedOperation", "OptInRequired"}
+)
+_THROTTLE_CODES = frozenset(
+    {
+        "LimitExceededException",
+        "PriorRequestNotComplete",
+        "RequestLimitExceeded",
+        "SlowDown",
+        "ThrottledException",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+    }
+)
+_SERVER_CODES = frozenset(
+    {
+        "InternalFailure",
+        "InternalServerException",
+        "InternalServerError",
+        "ServiceUnavailable",
+        "ServiceUnavailableException",
+    }
+)
+_ABSENT_CODES = frozenset({"ResourceNotFound", "ResourceNotFoundException", "NoSuchEntity"})
+_QUOTA_CODES = frozenset({"ResourceLimitExceeded", "ServiceQuotaExceededException"})
+_TAKEN_CODES = frozenset({"ConflictException", "ResourceInUse", "ResourceInUseException"})
+_CREDENTIAL_STEP = "Log in again (`aws sso login`, or new keys) and check with `aws sts get-caller-identity`."
+
+
+@contextmanager
+def aws_errors(operation: str, local_url: str | None = None) -> Iterator[None]:
+    """Map what botocore raises inside the block; ``operation`` is AWS's name of the call.
+
+    Raises:
+        CredentialsError: no, expired or refused credentials, no such profile, a missing permission.
+        NotFound: AWS says that the resource does not exist.
+        ServiceFault: every other answer, or none (code ``NoAnswer``).
+        SpecError: botocore refuses the parameters before sending.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
+
+    try:
+        yield
+    except ClientError as error:
+        raise from_client_error(error, operation) from error
+    except (HTTPClientError, ConnectionError) as error:  # refused, cut, timed out
+        raise _no_answer(error, operation, local_url) from error
+    except BotoCoreError as error:
+        raise _from_botocore(error, operation) from error
+
+
+def from_client_error(error: Any, operation: str) -> PeagleError:
+    """Map one botocore ClientError; ``operation`` is AWS's name of the call."""
+    answer = error.response.get("Error", {})
+    code, said = str(answer.get("Code", "")), str(answer.get("Message", ""))
+    meta = error.response.get("ResponseMetadata", {})
+    details = {"operation": operation, "code": code, "http_status": meta.get("HTTPStatusCode")}
+    message = f"{operation}: {said or code}"
+    if code in _CREDENTIAL_CODES:
+        return CredentialsError(message, next_step=_CREDENTIAL_STEP, details=details)
+    if code in _DENIED_CODES:
+        step = f"Ask for the permission that the message names ({operation}), or use another --profile."
+        return CredentialsError(message, next_step=step, details=details)
+    if code in _ABSENT_CODES or (code.startswith("Validation") and is_absent_message(said)):
+        step = "Look what there is with `peagle-sm list`, and check the region and account."
+        return NotFound(message, next_step=step, details=details)
+    return ServiceFault(
+        message,
+        operation=operation,
+        code=code,
+        request_id=str(meta.get("RequestId", "")),
+        next_step=_step_for(code),
+        details=details,
+    )
+
+
+def is_absent_message(message: str) -> bool:
+    """Whether AWS's words mean "there is no such resource" (SageMaker has no code for it)."""
+    lowered = message.lower()
+    return "could not find" in lowered or "does not exist" in lowered or "not found" in lowered
+
+
+def is_unsettled(error: BaseException) -> bool:
+    """Whether the call may or may not have been carried out, or may be repeated later."""
+    if not isinstance(error, ServiceFault):
+        return False
+    status = error.details.get("http_status")
+    return (
+        error.code == NO_ANSWER
+        or error.code in _THROTTLE_CODES
+        or error.code in _SERVER_CODES
+        or (isinstance(status, int) and status >= 500)
+    )
+
+
+def is_taken(error: BaseException) -> bool:
+    """Whether a CreateX was refused because the name exists already."""
+    if not isinstance(error, ServiceFault):
+        return False
+    lowered = error.message.lower()
+    return "already exist" in lowered or "already existing" in lowered or error.code in _TAKEN_CODES
+
+
+def is_refused_now(error: BaseException) -> bool:
+    """Whether a DeleteX was refused by the resource's present state and may pass later."""
+    return isinstance(error, ServiceFault) and (
+        error.code.startswith("Validation") or error.code in _TAKEN_CODES or is_unsettled(error)
+    )
+
+
+def _step_for(code: str) -> str:
+    if code in _THROTTLE_CODES:
+        return "AWS limits the rate of this call; wait a minute and run the command again."
+    if code in _QUOTA_CODES:
+        return (
+            "Raise the quota that the message names (Service Quotas console), or use another instance type."
+        )
+    if code in _SERVER_CODES:
+        return "A fault on AWS's side; run the command again, it takes up what exists."
+    if code.startswith("Validation"):
+        return "Correct what the message names; `peagle-sm plan --dry-run` prints the exact requests."
+    return "Run the command again; it takes up what exists."
+
+
+def _no_answer(error: Exception, operation: str, local_url: str | None) -> ServiceFault:
+    step = (
+        "Check the network and the region, and run the command again; it takes up what exists."
+        if local_url is None
+        else "Look with `peagle-sm local status`; start the local SageMaker with `peagle-sm local up`."
+    )
+    return ServiceFault(
+        f"{operation}: no answer: {error}",
+        operation=operation,
+        code=NO_ANSWER,
+        next_step=step,
+        details={"operation": operation, "code": NO_ANSWER},
+    )
+
+
+def _from_botocore(error: Exception, operation: str) -> PeagleError:
+    from botocore import exceptions as known
+
+    message = f"{operation}: {error}"
+    if isinstance(error, known.NoCredentialsError | known.PartialCredentialsError):
+        return CredentialsError(
+            f"{operation}: no AWS credentials were found.",
+            next_step="Give --profile, set AWS_PROFILE, or run `aws configure`; without AWS, use --local.",
+        )
+    if isinstance(error, known.ProfileNotFound):
+        return CredentialsError(
+            f"{error}.",
+            next_step="List your profiles with `aws configure list-profiles` and give one as --profile.",
+        )
+    if isinstance(error, known.NoRegionError):
+        return CredentialsError("No AWS region is set.", next_step="Give --region or set AWS_REGION.")
+    if isinstance(error, known.ParamValidationError):
+        return SpecError(message, next_step="Correct the field that the message names.")
+    if _is_about_credentials(error):
+        return CredentialsError(message, next_step=_CREDENTIAL_STEP)
+    return ServiceFault(
+        message,
+        operation=operation,
+        code=NO_ANSWER,
+        next_step="Run the command again; it takes up what exists.",
+    )
+
+
+def _is_about_credentials(error: Exception) -> bool:
+    from botocore import exceptions as known
+
+    return isinstance(
+        error,
+        known.CredentialRetrievalError
+        | known.SSOError
+        | known.TokenRetrievalError
+        | known.InvalidConfigError
+        | known.ConfigParseError
+        | known.MetadataRetrievalError,
+    )

@@ -1,0 +1,137 @@
+"""The dead-man's switch: an EventBridge Scheduler rule that deletes the endpoint by itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from peagle_sm.aws.errors import aws_errors, is_taken
+from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import NotFound, ServiceFault
+
+NAME_PREFIX = "peagle-"
+NAME_SUFFIX = "-lifetime"
+TARGET_SUFFIX = ":aws-sdk:sagemaker:deleteEndpoint"
+# Fields that GetSchedule gives and UpdateSchedule takes: an update replaces the whole schedule.
+_CARRIED = (
+    "ActionAfterCompletion",
+    "Description",
+    "FlexibleTimeWindow",
+    "GroupName",
+    "KmsKeyArn",
+    "ScheduleExpression",
+    "ScheduleExpressionTimezone",
+    "Target",
+)
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """One endpoint's lifetime limit; it deletes ``endpoint`` from ``expires_at`` to ``ends_at``."""
+
+    name: str
+    endpoint: str | None
+    expires_at: datetime | None
+    ends_at: datetime | None
+    enabled: bool
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def guards(self, endpoint: str, now: datetime) -> bool:
+        """Whether it will still delete that endpoint at a time to come."""
+        return (
+            self.enabled
+            and self.endpoint == endpoint
+            and self.expires_at is not None
+            and self.expires_at > now
+        )
+
+
+def get(session: Session, name: str) -> Lifetime | None:
+    """Return the schedule of that name, or None."""
+    try:
+        with aws_errors("GetSchedule", session.local_url):
+            answer = session.client("scheduler").get_schedule(Name=name)
+    except NotFound:
+        return None
+    return Lifetime(
+        name=name,
+        endpoint=_target_endpoint(answer.get("Target", {})),
+        expires_at=answer.get("StartDate"),
+        ends_at=answer.get("EndDate"),
+        enabled=answer.get("State", "ENABLED") == "ENABLED",
+        raw=answer,
+    )
+
+
+def arm(session: Session, parameters: Mapping[str, Any]) -> Lifetime:
+    """Create the schedule, or overwrite an old one of that name, and read it back.
+
+    Raises:
+        ServiceFault: it was not accepted, or does not read back as asked.
+    """
+    try:
+        with aws_errors("CreateSchedule", session.local_url):
+            session.client("scheduler").create_schedule(**parameters)
+    except ServiceFault as error:
+        if not is_taken(error):
+            raise
+        # An old schedule must never meet a new endpoint of the same name.
+        with aws_errors("UpdateSchedule", session.local_url):
+            session.client("scheduler").update_schedule(**parameters)
+    armed = get(session, parameters["Name"])
+    wanted = _target_endpoint(parameters["Target"])
+    if armed is None or not armed.enabled or armed.endpoint != wanted:
+        raise ServiceFault(
+            f"CreateSchedule: the lifetime limit {parameters['Name']} does not read back as it was written.",
+            operation="CreateSchedule",
+            code="NotArmed",
+            next_step="Nothing billable was created. Look at it in EventBridge Scheduler, and run again.",
+        )
+    return armed
+
+
+def bring_forward(session: Session, lifetime: Lifetime, now: datetime) -> None:
+    """Make the schedule fire from ``now`` on, every few minutes for a day."""
+    parameters = {key: lifetime.raw[key] for key in _CARRIED if lifetime.raw.get(key)}
+    parameters |= {
+        "Name": lifetime.name,
+        "State": "ENABLED",
+        "StartDate": now,
+        "EndDate": now + timedelta(days=1),
+    }
+    with aws_errors("UpdateSchedule", session.local_url):
+        session.client("scheduler").update_schedule(**parameters)
+
+
+def remove(session: Session, name: str) -> None:
+    """Delete the schedule.
+
+    Raises:
+        NotFound: there is none of that name.
+    """
+    with aws_errors("DeleteSchedule", session.local_url):
+        session.client("scheduler").delete_schedule(Name=name)
+
+
+def list_names(session: Session) -> Iterator[str]:
+    """List the names of schedules that may be lifetime limits of ours."""
+    with aws_errors("ListSchedules", session.local_url):
+        pages = session.client("scheduler").get_paginator("list_schedules").paginate(NamePrefix=NAME_PREFIX)
+        for page in pages:
+            for row in page["Schedules"]:
+                if row["Name"].endswith(NAME_SUFFIX):
+                    yield row["Name"]
+
+
+def _target_endpoint(target: Mapping[str, Any]) -> str | None:
+    if not str(target.get("Arn", "")).endswith(TARGET_SUFFIX):
+        return None
+    try:
+        told = json.loads(target.get("Input") or "{}")
+    except ValueError:
+        return None
+    name = told.get("EndpointName") if isinstance(told, dict) else None
+    return name if isinstance(name, str) else None

@@ -1,0 +1,67 @@
+"""An endpoint's container output in CloudWatch Logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from peagle_sm.aws.errors import aws_errors
+from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import NotFound
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One line; ``stream`` is ``<variant>/<instance>``."""
+
+    timestamp: datetime
+    stream: str
+    message: str
+
+
+def group_of(endpoint: str) -> str:
+    """Return the log group that SageMaker writes an endpoint's output to."""
+    return f"/aws/sagemaker/Endpoints/{endpoint}"
+
+
+def tail(session: Session, endpoint: str, limit: int = 100) -> list[LogLine]:
+    """Return the last ``limit`` lines over all streams, oldest first; none when there is no group yet."""
+    try:
+        return _tail(session, group_of(endpoint), limit)
+    except NotFound:
+        return []
+
+
+def since(session: Session, endpoint: str, start: datetime) -> Iterator[tuple[str, LogLine]]:
+    """Yield (event id, line) from ``start`` on, oldest first; ids let a follower drop what it has seen."""
+    group = group_of(endpoint)
+    try:
+        with aws_errors("FilterLogEvents", session.local_url):
+            pages = session.client("logs").get_paginator("filter_log_events")
+            for page in pages.paginate(logGroupName=group, startTime=int(start.timestamp() * 1000)):
+                for event in page.get("events", []):
+                    yield str(event.get("eventId", "")), _line(event, event.get("logStreamName", ""))
+    except NotFound:
+        return
+
+
+def _tail(session: Session, group: str, limit: int) -> list[LogLine]:
+    client = session.client("logs")
+    with aws_errors("DescribeLogStreams", session.local_url):
+        streams = client.describe_log_streams(logGroupName=group, orderBy="LastEventTime", descending=True)
+    lines: list[LogLine] = []
+    for stream in streams.get("logStreams", []):
+        name = stream["logStreamName"]
+        with aws_errors("GetLogEvents", session.local_url):
+            got = client.get_log_events(
+                logGroupName=group, logStreamName=name, limit=min(limit, 10_000), startFromHead=False
+            )
+        lines += [_line(event, name) for event in got.get("events", [])]
+    return sorted(lines, key=lambda line: line.timestamp)[-limit:]
+
+
+def _line(event: dict[str, Any], stream: str) -> LogLine:
+    moment = datetime.fromtimestamp(event["timestamp"] / 1000, UTC)
+    return LogLine(moment, stream, str(event["message"]).rstrip("\n"))

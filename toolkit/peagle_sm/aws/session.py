@@ -1,0 +1,247 @@
+"""Where calls go: one AWS account and region, or the local SageMaker of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Any
+from urllib.parse import urlsplit
+
+from peagle_sm.aws.errors import aws_errors
+from peagle_sm.core.errors import CredentialsError, EngineError
+
+USER_AGENT = "peagle-sm"
+CONNECT_TIMEOUT_S = 10
+# A stream may last 8 minutes on SageMaker, and nothing may arrive before its first token.
+RUNTIME_READ_TIMEOUT_S = 490
+ADMIN_TIMEOUT_S = 10
+
+
+@dataclass(frozen=True)
+class LocalTarget:
+    """The local SageMaker as `peagle-sm local status` describes it."""
+
+    endpoint_url: str
+    region: str = "us-east-1"
+    account: str = "123456789012"
+    role_arn: str = ""
+    scheduler_role_arn: str = ""
+    image_uris: Mapping[str, str] = field(default_factory=dict)
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_status(cls, status: Mapping[str, Any]) -> LocalTarget:
+        """Take what is needed from a `LocalStatus.to_dict()`."""
+        known = {one.name for one in fields(cls)}
+        return cls(**{key: value for key, value in status.items() if key in known})
+
+
+class Session:
+    """A boto3 session with its region settled, its clients cached and its errors mapped."""
+
+    def __init__(self, boto3_session: Any, region: str, local: LocalTarget | None = None) -> None:
+        """Use `make_session` or `from_boto3` instead."""
+        self._boto3 = boto3_session
+        self._clients: dict[tuple[str, str], Any] = {}
+        self._account: str | None = None
+        self.region = region
+        self.local = local
+
+    @classmethod
+    def from_boto3(cls, boto3_session: Any, local: LocalTarget | None = None) -> Session:
+        """Wrap a session that the caller has made.
+
+        Raises:
+            CredentialsError: the session has no region.
+        """
+        region = local.region if local else boto3_session.region_name
+        if not region:
+            raise _no_region()
+        return cls(boto3_session, region, local)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether calls go to the local SageMaker."""
+        return self.local is not None
+
+    def client(self, service: str) -> Any:
+        """Return a client that retries throttling and 5xx where a repeated call is harmless."""
+        # An invocation costs compute and is timed, so it is tried once.
+        attempts = 1 if service == "sagemaker-runtime" else 5
+        return self._client(service, attempts)
+
+    def creating_client(self, service: str) -> Any:
+        """Return a client that never repeats a call by itself.
+
+        A repeated CreateX whose first response was lost fails with "already existing"; callers
+        look whether it exists, and adopt it, instead.
+        """
+        return self._client(service, 1)
+
+    def _client(self, service: str, attempts: int) -> Any:
+        key = (service, str(attempts))
+        if key not in self._clients:
+            from botocore.config import Config
+
+            options: dict[str, Any] = {
+                "retries": {"mode": "standard", "total_max_attempts": attempts},
+                "connect_timeout": CONNECT_TIMEOUT_S,
+                "user_agent_extra": USER_AGENT,
+            }
+            if service == "sagemaker-runtime":
+                options["read_timeout"] = RUNTIME_READ_TIMEOUT_S
+            if self.local is not None:
+                # Path-style S3 and no proxy: both would take the call away from this machine.
+                options |= {"s3": {"addressing_style": "path"}, "proxies": {}}
+            place = {} if self.local is None else {"endpoint_url": self.local.endpoint_url}
+            with aws_errors(f"{service} client", self.local_url):
+                self._clients[key] = self._boto3.client(
+                    service, region_name=self.region, config=Config(**options), **place
+                )
+        return self._clients[key]
+
+    @property
+    def local_url(self) -> str | None:
+        """The local server's address, or None on AWS."""
+        return None if self.local is None else self.local.endpoint_url
+
+    def account(self) -> str:
+        """Return the account number, from STS.
+
+        Raises:
+            CredentialsError: there are no credentials, or they are not accepted.
+        """
+        if self._account is None:
+            with aws_errors("GetCallerIdentity", self.local_url):
+                self._account = str(self.client("sts").get_caller_identity()["Account"])
+        return self._account
+
+    def now(self) -> datetime:
+        """Return the time by which schedules fire: the local server's clock, or this machine's."""
+        if self.local is not None:
+            told = self.admin("status").get("now")
+            if isinstance(told, str):
+                return datetime.fromisoformat(told)
+        return datetime.now(UTC)
+
+    def admin(self, path: str) -> dict[str, Any]:
+        """Return the JSON that the local server's own page ``/_peagle/<path>`` answers.
+
+        Raises:
+            EngineError: the server does not answer, or this session is not local.
+        """
+        document = json.loads(self.admin_text(path))
+        return document if isinstance(document, dict) else {}
+
+    def admin_text(self, path: str) -> str:
+        """Return the local server's own page ``/_peagle/<path>`` as text.
+
+        Raises:
+            EngineError: the server does not answer, or this session is not local.
+        """
+        if self.local is None:
+            raise EngineError(
+                f"{path} can only be read from the local SageMaker.",
+                next_step="Use --local, after `peagle-sm local up`.",
+            )
+        url = f"{self.local.endpoint_url.rstrip('/')}/_peagle/{path}"
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(url, timeout=ADMIN_TIMEOUT_S) as response:
+                return str(response.read().decode())
+        except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+            raise EngineError(
+                f"The local SageMaker does not answer at {url}: {error}",
+                next_step="Look with `peagle-sm local status`; start it with `peagle-sm local up`.",
+            ) from error
+
+    def command_flags(self) -> str:
+        """Return the flags that make a command line reach the same place, with a leading blank."""
+        if self.local is not None:
+            return f" --local-port {urlsplit(self.local.endpoint_url).port}"
+        profile = getattr(self._boto3, "profile_name", None)
+        named = "" if profile in (None, "default") else f" --profile {profile}"
+        return f"{named} --region {self.region}"
+
+
+def make_session(
+    profile: str | None = None, region: str | None = None, local: LocalTarget | None = None
+) -> Session:
+    """Settle where calls go; nothing is called and no credentials are looked up yet.
+
+    The region comes from ``region``, else AWS_REGION, AWS_DEFAULT_REGION or the profile.
+
+    Raises:
+        CredentialsError: no such profile, no region, or a region that AWS does not have.
+    """
+    if local is not None:
+        return _local_session(region, local)
+    import boto3
+
+    with aws_errors("profile"):
+        chosen = boto3.Session(profile_name=profile, region_name=region or os.environ.get("AWS_REGION"))
+        found = chosen.region_name
+    if not found:
+        raise _no_region()
+    _check_region(found, chosen)
+    return Session(chosen, found)
+
+
+def _local_session(region: str | None, local: LocalTarget) -> Session:
+    if region not in (None, local.region):
+        raise CredentialsError(
+            f"region {region!r}: the local SageMaker at {local.endpoint_url} is in {local.region}.",
+            next_step=f"Leave --region out, or give {local.region}.",
+        )
+    import boto3
+    import botocore.session
+
+    # Dummy keys, and nothing of the user's own AWS configuration: a stale AWS_PROFILE must not matter here.
+    nothing = (None, None, os.devnull, None)
+    isolated = botocore.session.Session(
+        session_vars={
+            "profile": (None, None, None, None),
+            "config_file": nothing,
+            "credentials_file": nothing,
+        }
+    )
+    session = boto3.Session(
+        botocore_session=isolated,
+        aws_access_key_id="local",
+        aws_secret_access_key="local",
+        region_name=local.region,
+    )
+    return Session(session, local.region, local)
+
+
+def _check_region(region: str, boto3_session: Any) -> None:
+    known: set[str] = set()
+    for partition in boto3_session.get_available_partitions():
+        known.update(boto3_session.get_available_regions("sagemaker", partition_name=partition))
+    if region in known:
+        return
+    near = get_close_matches(region, sorted(known), n=3)
+    shape = re.fullmatch(r"[a-z]{2,}(-[a-z]+)+-\d", region)
+    raise CredentialsError(
+        f"region {region!r}: this version of boto3 knows no SageMaker there."
+        + (f" Near: {', '.join(near)}." if near else ""),
+        next_step=(
+            "Correct --region, AWS_REGION or the profile"
+            + ("; for a region that is new, upgrade boto3." if shape else ".")
+        ),
+        details={"region": region, "near": near},
+    )
+
+
+def _no_region() -> CredentialsError:
+    return CredentialsError(
+        "No AWS region is set.",
+        next_step="Give --region, placement.region in the spec, AWS_REGION, or a region in the profile.",
+    )

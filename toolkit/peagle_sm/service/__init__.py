@@ -1,0 +1,69 @@
+"""Use cases over the adapters: plan, deploy, list, status, logs, invoke, delete.
+
+Each name is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from peagle_sm.aws.logs import LogLine
+    from peagle_sm.service.deletion import Deletable, DeleteReport, delete, leftovers
+    from peagle_sm.service.deployment import Declined, deploy
+    from peagle_sm.service.endpoint import Endpoint, connect
+    from peagle_sm.service.events import Event, Pacing, Phase
+    from peagle_sm.service.inspection import EndpointStatus, status
+    from peagle_sm.service.inventory import EndpointSummary, list_endpoints
+    from peagle_sm.service.log_lines import logs
+    from peagle_sm.service.planning import plan_for
+
+_HOME = {
+    "Declined": "deployment",
+    "Deletable": "deletion",
+    "DeleteReport": "deletion",
+    "Endpoint": "endpoint",
+    "EndpointStatus": "inspection",
+    "EndpointSummary": "inventory",
+    "Event": "events",
+    "LogLine": "log_lines",
+    "Pacing": "events",
+    "Phase": "events",
+    "connect": "endpoint",
+    "delete": "deletion",
+    "deploy": "deployment",
+    "leftovers": "deletion",
+    "list_endpoints": "inventory",
+    "logs": "log_lines",
+    "plan_for": "planning",
+    "status": "inspection",
+}
+
+__all__ = [
+    "Declined",
+    "Deletable",
+    "DeleteReport",
+    "Endpoint",
+    "EndpointStatus",
+    "EndpointSummary",
+    "Event",
+    "LogLine",
+    "Pacing",
+    "Phase",
+    "connect",
+    "delete",
+    "deploy",
+    "leftovers",
+    "list_endpoints",
+    "logs",
+    "plan_for",
+    "status",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,0 +1,182 @@
+"""delete(): names and globs to nothing, proven."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from peagle_sm.aws import control
+from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import BillableLeft, NotFound, PeagleError, PlanRefused
+from peagle_sm.service.belongings import Belongings, all_belongings, belongings_of
+from peagle_sm.service.events import Pacing, Progress, Reporter
+from peagle_sm.service.handover import leave_to_the_schedule
+from peagle_sm.service.teardown import Gone, Teardown
+
+_GLOB = frozenset("*?[")
+
+
+@dataclass(frozen=True)
+class Deletable:
+    """What goes when one name is deleted; ``status`` is "Orphaned" where there is no endpoint any more."""
+
+    name: str
+    status: str
+    resources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DeleteReport:
+    """``leftovers`` is what Describe and List still show of these names afterwards; empty is the proof."""
+
+    names: tuple[str, ...]
+    deleted: tuple[str, ...]
+    leftovers: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {key: list(value) for key, value in asdict(self).items()}
+
+
+def delete(
+    patterns: Sequence[str],
+    *,
+    session: Session,
+    confirm: Callable[[Sequence[Deletable]], bool] | None = None,
+    progress: Progress | None = None,
+    pacing: Pacing | None = None,
+) -> DeleteReport:
+    """Delete what peagle-sm made under the names or globs, endpoint first and schedule last.
+
+    Waits until each endpoint is gone, asking again while AWS refuses. What killed runs left is deleted by
+    the same names. Nothing without our tags is touched.
+
+    Raises:
+        NotFound: a name or glob matches nothing of ours.
+        PlanRefused: a name is that of an endpoint that is not ours.
+        BillableLeft: an endpoint could not be proven gone; its lifetime limit is still armed. After Ctrl-C
+            the limit was brought forward to now.
+        Interrupted: Ctrl-C when the endpoint was gone already.
+        PeagleError: ``confirm`` said no (nothing was deleted), or something that costs nothing is left.
+    """
+    pacing = pacing or Pacing.for_session(session)
+    chosen = _choose(session, patterns)
+    rows = [Deletable(one.name, _status(one), one.resources) for one in chosen]
+    if confirm is not None and not confirm(rows):
+        raise PeagleError("Nothing was deleted: it was not confirmed.", next_step="Run again and confirm.")
+    teardown = Teardown(session, pacing, Reporter(progress, pacing), "delete")
+    deleted: list[str] = []
+    unproven: list[BillableLeft] = []
+    for one in chosen:
+        try:
+            gone = teardown.run(one.doomed)
+        except KeyboardInterrupt:
+            leave_to_the_schedule(session, one.name, pacing)
+        except BillableLeft as left:  # the others must go all the same
+            unproven.append(left)
+        else:
+            deleted += gone.deleted
+    _raise_billable(unproven, session)
+    report = DeleteReport(
+        tuple(one.name for one in chosen), tuple(deleted), _still_there(session, chosen, pacing)
+    )
+    _raise_leftovers(report, session)
+    return report
+
+
+def leftovers(session: Session) -> list[str]:
+    """Return "kind/name" of everything of ours in the region; empty means that nothing is left."""
+    return [resource for one in all_belongings(session) for resource in one.resources]
+
+
+def remove_if_there(session: Session, name: str, pacing: Pacing) -> Gone:
+    """Delete one name if it is there; a name that is gone already is no mistake here.
+
+    Raises:
+        BillableLeft: the endpoint could not be proven gone.
+        Interrupted: Ctrl-C when the endpoint was gone already.
+    """
+    try:
+        doomed = belongings_of(session, name).doomed
+        return Teardown(session, pacing, Reporter(None, pacing), "delete").run(doomed)
+    except KeyboardInterrupt:
+        leave_to_the_schedule(session, name, pacing)
+
+
+def _choose(session: Session, patterns: Sequence[str]) -> list[Belongings]:
+    chosen: dict[str, Belongings] = {}
+    everything: list[Belongings] | None = None
+    for pattern in patterns:
+        if _GLOB.isdisjoint(pattern):
+            matches = [belongings_of(session, pattern)]
+        else:
+            everything = all_belongings(session) if everything is None else everything
+            matches = [one for one in everything if fnmatchcase(one.name, pattern)]
+        matches = [one for one in matches if one.resources]
+        if not matches:
+            raise _nothing(session, pattern)
+        chosen.update({one.name: one for one in matches})
+    return list(chosen.values())
+
+
+def _nothing(session: Session, pattern: str) -> PeagleError:
+    if _GLOB.isdisjoint(pattern) and control.describe_endpoint(session, pattern) is not None:
+        return PlanRefused(
+            f"endpoint {pattern} exists but was not made by peagle-sm (no tag peagle-sm:managed-by).",
+            next_step=f"If it is to go: `aws sagemaker delete-endpoint --endpoint-name {pattern}`.",
+            details={"findings": []},
+        )
+    return NotFound(
+        f"{pattern!r} matches nothing that peagle-sm made in {session.region}.",
+        next_step=f"Look what there is with `peagle-sm list{session.command_flags()}`.",
+        details={"pattern": pattern},
+    )
+
+
+def _status(one: Belongings) -> str:
+    return "Orphaned" if one.endpoint is None else one.endpoint.status or "unknown"
+
+
+def _still_there(session: Session, chosen: Sequence[Belongings], pacing: Pacing) -> tuple[str, ...]:
+    # Lists may lag behind deletions; a few looks settle it.
+    left: tuple[str, ...] = ()
+    for look in range(3):
+        if look:
+            pacing.sleep(pacing.poll_s)
+        left = tuple(resource for one in chosen for resource in belongings_of(session, one.name).resources)
+        if not left:
+            break
+    return left
+
+
+def _raise_billable(unproven: Sequence[BillableLeft], session: Session) -> None:
+    if not unproven:
+        return
+    resources = [resource for one in unproven for resource in one.details["resources"]]
+    names = " ".join(resource.removeprefix("endpoint/") for resource in resources)
+    raise BillableLeft(
+        " ".join(one.message for one in unproven),
+        next_step=f"peagle-sm delete {names} --yes{session.command_flags()}",
+        details={"resources": resources, "region": session.region},
+    )
+
+
+def _raise_leftovers(report: DeleteReport, session: Session) -> None:
+    if not report.leftovers:
+        return
+    details = report.to_dict()
+    command = f"peagle-sm delete {' '.join(report.names)} --yes{session.command_flags()}"
+    if any(one.startswith("endpoint/") for one in report.leftovers):
+        endpoints = [one for one in report.leftovers if one.startswith("endpoint/")]
+        raise BillableLeft(
+            f"After the deletion there is again: {', '.join(report.leftovers)}.",
+            next_step=command,
+            details={**details, "resources": endpoints},
+        )
+    raise PeagleError(
+        f"Still there, costing nothing: {', '.join(report.leftovers)}.",
+        next_step=f"Run it again: `{command}`.",
+        details=details,
+    )

@@ -1,0 +1,108 @@
+"""deploy(): from a spec to an endpoint in service, or to nothing at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import PeagleError, PlanRefused
+from peagle_sm.core.records import Plan
+from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.service.bringup import Run, arm, create, follow
+from peagle_sm.service.endpoint import Endpoint
+from peagle_sm.service.events import Pacing, Progress, Reporter
+from peagle_sm.service.planning import plan_for
+from peagle_sm.service.rescue import rescue
+from peagle_sm.service.survey import Survey, survey
+
+STALE_PLAN = timedelta(minutes=1)
+
+
+class Declined(PeagleError):
+    """The plan was shown and not confirmed; nothing was created."""
+
+
+def deploy(
+    spec: EndpointSpec,
+    *,
+    session: Session,
+    confirm: Callable[[Plan], bool] | None = None,
+    progress: Progress | None = None,
+    pacing: Pacing | None = None,
+    wait: bool = True,
+) -> Endpoint:
+    """Deploy ``spec``: arm the lifetime limit, create model, config and endpoint, follow, verify.
+
+    ``confirm`` sees the plan first (None: no question). Ctrl-C cleans up; a second one leaves the endpoint
+    to its lifetime limit, brought forward. What a killed run of the same spec has made is taken up. With
+    ``wait`` False it returns once CreateEndpoint is accepted.
+
+    Raises:
+        Declined: ``confirm`` said no.
+        PlanRefused: a finding forbids it (``details["findings"]``), or the name is taken.
+        EndpointFailed: it did not come up and was cleaned up; ``details`` has failure_reason and log_tail.
+        Interrupted: Ctrl-C; nothing billable is left.
+        BillableLeft: the endpoint may remain; ``next_step`` is the command that removes it.
+        CredentialsError, ServiceFault: AWS refused or did not answer; what was created is cleaned up.
+    """
+    pacing = pacing or Pacing.for_session(session)
+    plan = plan_for(spec, session)
+    _refuse(plan)
+    found = survey(session, plan)
+    if confirm is not None and not confirm(plan):
+        raise Declined(
+            f"Endpoint {plan.names.endpoint} was not deployed: the plan was not confirmed.",
+            next_step="Nothing was created. Run again and confirm, or give --yes (yes=True).",
+        )
+    if pacing.clock() - plan.context.now > STALE_PLAN:
+        # The lifetime counts from the start, not from when the question was asked.
+        plan = plan_for(spec, session)
+        found = survey(session, plan)
+    run = Run(plan, session, pacing, Reporter(progress, pacing, plan.usd_per_hour))
+    run.report("check", f"plan for {run.name} accepted", status=found.state)
+    if found.serves:
+        _take_up_what_serves(run, found)
+    else:
+        _bring_up(run, found, wait)
+    return Endpoint(run.name, session, pacing=pacing)
+
+
+def _take_up_what_serves(run: Run, found: Survey) -> None:
+    # Traffic may depend on it: a failure or Ctrl-C from here on must not delete it.
+    arm(run, found)
+    follow(run)
+    run.report("ready", f"endpoint {run.name} was in service already", status="InService")
+
+
+def _bring_up(run: Run, found: Survey, wait: bool) -> None:
+    run.may_exist = found.state == "creating"
+    try:
+        arm(run, found)
+        create(run, found)
+        if wait:
+            follow(run)
+            run.report("ready", f"endpoint {run.name} is in service", status="InService")
+    except BaseException as cause:
+        rescue(run, cause)
+
+
+def _refuse(plan: Plan) -> None:
+    errors = [one for one in plan.findings if one.severity == "error"]
+    if not errors:
+        return
+    raise PlanRefused(
+        "The plan is refused: " + " ".join(one.message for one in errors),
+        next_step=" ".join(dict.fromkeys(one.next_step for one in errors if one.next_step)) or None,
+        details={
+            "findings": [
+                {
+                    "check": one.check,
+                    "severity": one.severity,
+                    "message": one.message,
+                    "next_step": one.next_step,
+                }
+                for one in plan.findings
+            ]
+        },
+    )

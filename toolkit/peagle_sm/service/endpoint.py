@@ -1,0 +1,127 @@
+"""Endpoint: what a deploy hands back, to invoke, look at and delete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from peagle_sm.aws import control, runtime
+from peagle_sm.aws.runtime import Completion, TokenStream
+from peagle_sm.aws.session import Session
+from peagle_sm.service.events import Pacing, Progress
+
+if TYPE_CHECKING:
+    from peagle_sm.aws.logs import LogLine
+    from peagle_sm.service.deletion import DeleteReport
+    from peagle_sm.service.inspection import EndpointStatus
+
+Messages = Sequence[Mapping[str, Any]]
+
+
+class Endpoint:
+    """One endpoint. As a context manager it deletes everything of its own on the way out.
+
+    Example::
+
+        with peagle_sm.deploy("peagle.yaml", yes=True) as endpoint:
+            for chunk in endpoint.stream(prompt="def fib(n):", max_tokens=64):
+                print(chunk.text, end="")
+    """
+
+    def __init__(self, name: str, session: Session, *, pacing: Pacing | None = None) -> None:
+        self.name = name
+        self.session = session
+        self._pacing = pacing or Pacing.for_session(session)
+
+    def __repr__(self) -> str:
+        where = self.session.local_url or self.session.region
+        return f"Endpoint({self.name!r}, {where})"
+
+    def __enter__(self) -> Endpoint:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        from peagle_sm.service.deletion import remove_if_there
+
+        remove_if_there(self.session, self.name, self._pacing)
+
+    def invoke(
+        self,
+        body: Mapping[str, Any] | None = None,
+        *,
+        prompt: str | None = None,
+        messages: Messages | None = None,
+        **params: Any,
+    ) -> Completion:
+        """Send one request and wait for the whole answer (at most 60 s on SageMaker; `stream` allows 8 min).
+
+        Give exactly one of ``prompt``, chat ``messages``, or a whole OpenAI ``body``; ``params`` are further
+        fields, such as max_tokens and temperature.
+
+        Raises:
+            SpecError: a body that is not acceptable, or over 6,291,456 bytes (nothing is sent then).
+            NotFound: the endpoint does not exist.
+            ServiceFault: the engine failed, or no answer came.
+        """
+        encoded = runtime.request_body(body, prompt, messages, params, streamed=False)
+        return runtime.invoke(self.session, self.name, encoded, self._pacing.monotonic)
+
+    def stream(
+        self,
+        body: Mapping[str, Any] | None = None,
+        *,
+        prompt: str | None = None,
+        messages: Messages | None = None,
+        **params: Any,
+    ) -> TokenStream:
+        """Send one request and return its answer as it comes; arguments and errors as `invoke`.
+
+        Raises:
+            StreamError: while reading: the stream was cut or carried an error; it has the text so far.
+        """
+        encoded = runtime.request_body(body, prompt, messages, params, streamed=True)
+        return runtime.stream(self.session, self.name, encoded, self._pacing.monotonic)
+
+    def status(self) -> EndpointStatus:
+        """Return everything known of the endpoint."""
+        from peagle_sm.service.inspection import status
+
+        return status(self.name, session=self.session)
+
+    def logs(self, *, follow: bool = False, limit: int = 100) -> Iterator[LogLine]:
+        """Yield its output, oldest first."""
+        from peagle_sm.service.log_lines import logs
+
+        return logs(self.name, session=self.session, follow=follow, limit=limit, pacing=self._pacing)
+
+    def delete(self, progress: Progress | None = None) -> DeleteReport:
+        """Delete it with its config, model and schedule, and prove it.
+
+        Raises:
+            NotFound: nothing of it is there.
+            BillableLeft: it could not be proven gone.
+        """
+        from peagle_sm.service.deletion import delete
+
+        return delete([self.name], session=self.session, progress=progress, pacing=self._pacing)
+
+    def metrics(self) -> str:
+        """Return the engine's Prometheus text; only from the local SageMaker.
+
+        Raises:
+            EngineError: on AWS, or when the local server does not answer.
+        """
+        return self.session.admin_text(f"endpoints/{self.name}/metrics")
+
+
+def connect(name: str, *, session: Session, pacing: Pacing | None = None) -> Endpoint:
+    """Return an endpoint that exists, whoever made it.
+
+    Raises:
+        NotFound: there is none of that name.
+    """
+    if control.describe_endpoint(session, name) is None:
+        from peagle_sm.service.inspection import absent
+
+        raise absent(session, name)
+    return Endpoint(name, session, pacing=pacing)

@@ -1,0 +1,126 @@
+"""status(): one endpoint in full, with what is not as it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from peagle_sm.aws import control
+from peagle_sm.aws.control import EndpointFacts
+from peagle_sm.aws.lifetime import Lifetime
+from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import NotFound
+from peagle_sm.service.belongings import Belongings, belongings_of
+from peagle_sm.service.inventory import EndpointSummary, plain, speculative_config, summary_of
+
+
+@dataclass(frozen=True)
+class EndpointStatus:
+    """Everything known of one endpoint.
+
+    ``config_asked`` is the config that this endpoint's deploy made, ``config_name`` the one it runs: they
+    differ after a silent rollback. ``engine`` is the local server's account of the engine behind it, its
+    overrides included; None on AWS.
+    """
+
+    summary: EndpointSummary
+    arn: str
+    config_name: str
+    config_asked: str | None
+    model_name: str | None
+    image: str | None
+    failure_reason: str | None
+    speculative_config: dict[str, Any] | None
+    lifetime: Lifetime | None
+    engine: dict[str, Any] | None
+    warnings: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; times as ISO text."""
+        document: dict[str, Any] = plain({**asdict(self), "summary": self.summary.to_dict()})
+        if self.lifetime is not None:
+            del document["lifetime"]["raw"]
+        return document
+
+
+def status(name: str, *, session: Session) -> EndpointStatus:
+    """Describe one endpoint, whoever made it.
+
+    Raises:
+        NotFound: there is no endpoint of that name; the message says when something of a killed run is left.
+    """
+    facts = control.describe_endpoint(session, name)
+    if facts is None:
+        raise absent(session, name)
+    ours = belongings_of(session, name)
+    summary = (
+        summary_of(session, ours, session.now())
+        if ours.endpoint is not None
+        else EndpointSummary(name, facts.status, managed=False, created_at=facts.created_at)
+    )
+    config = control.describe_endpoint_config(session, facts.config_name)
+    model_name = config.model_name if config else None
+    model = control.describe_model(session, model_name) if model_name else None
+    return EndpointStatus(
+        summary=summary,
+        arn=facts.arn,
+        config_name=facts.config_name,
+        config_asked=_config_asked(ours),
+        model_name=model_name,
+        image=model.image if model else None,
+        failure_reason=facts.failure_reason,
+        speculative_config=speculative_config(model),
+        lifetime=ours.lifetime,
+        engine=_engine(session, name),
+        warnings=tuple(_warnings(session, facts, ours)),
+    )
+
+
+def absent(session: Session, name: str) -> NotFound:
+    """Return the error for an endpoint that is not there, naming what a killed run has left of it."""
+    left = belongings_of(session, name).resources
+    flags = session.command_flags()
+    if left:
+        return NotFound(
+            f"endpoint {name!r} does not exist in {session.region}; left of it: {', '.join(left)}.",
+            next_step=f"Remove that with `peagle-sm delete {name}{flags}`, or deploy again.",
+            details={"name": name, "left": list(left)},
+        )
+    return NotFound(
+        f"endpoint {name!r} does not exist in {session.region}.",
+        next_step=f"Look what there is with `peagle-sm list{flags}`; check --region and --profile.",
+        details={"name": name, "left": []},
+    )
+
+
+def _config_asked(ours: Belongings) -> str | None:
+    digest = ours.tags.get("peagle-sm:spec-hash", "")[:8]
+    return next((name for name in ours.configs if digest and name.endswith(digest)), None)
+
+
+def _engine(session: Session, name: str) -> dict[str, Any] | None:
+    if not session.is_local:
+        return None
+    for engine in session.admin("status").get("engines", []):
+        if isinstance(engine, Mapping) and name in (engine.get("endpoint"), engine.get("endpoint_name")):
+            return dict(engine)
+    return None
+
+
+def _warnings(session: Session, facts: EndpointFacts, ours: Belongings) -> list[str]:
+    if ours.endpoint is None:
+        return ["not made by peagle-sm: no lifetime limit, and `peagle-sm delete` does not touch it"]
+    found = []
+    asked = _config_asked(ours)
+    if asked is not None and facts.config_name != asked:
+        found.append(f"runs config {facts.config_name}, asked for {asked}: an update rolled back")
+    if ours.lifetime is None:
+        found.append(
+            "no lifetime limit is armed: nothing ends this endpoint by itself; deploy again to arm it"
+        )
+    elif not ours.lifetime.guards(facts.name, session.now()) and facts.status != "Deleting":
+        found.append("its lifetime limit is over or disabled, and the endpoint still exists")
+    if facts.failure_reason:
+        found.append(f"failure: {facts.failure_reason}")
+    return found

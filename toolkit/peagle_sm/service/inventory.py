@@ -1,0 +1,138 @@
+"""list_endpoints(): what runs, what it costs, and when it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from peagle_sm.aws import control
+from peagle_sm.aws.control import ConfigFacts, Listed, ModelFacts
+from peagle_sm.aws.session import Session
+from peagle_sm.core.catalog import load_catalog
+from peagle_sm.core.environment import SPECULATIVE_CONFIG
+from peagle_sm.service import ownership
+from peagle_sm.service.belongings import Belongings, all_belongings
+
+
+@dataclass(frozen=True)
+class EndpointSummary:
+    """One row; None where a fact is not known. ``resources`` are "kind/name" of what belongs to it.
+
+    ``spent_usd`` is the catalogue's price times the age, an upper bound. ``status`` is AWS's own word, or
+    "Orphaned" for what a killed run left without an endpoint.
+    """
+
+    name: str
+    status: str
+    managed: bool
+    mode: str | None = None
+    num_speculative_tokens: int | None = None
+    instance_type: str | None = None
+    instance_count: int | None = None
+    created_at: datetime | None = None
+    age_s: float | None = None
+    usd_per_hour: float | None = None
+    spent_usd: float | None = None
+    expires_at: datetime | None = None
+    idle_minutes: int | None = None
+    grace_minutes: int | None = None
+    spec_hash: str | None = None
+    resources: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; times as ISO text."""
+        return {key: plain(value) for key, value in asdict(self).items()}
+
+
+def plain(value: Any) -> Any:
+    """Return ``value`` with times as ISO text and tuples as lists."""
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="seconds")
+    if isinstance(value, Mapping):
+        return {key: plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return value
+
+
+def list_endpoints(session: Session, *, everything: bool = False) -> list[EndpointSummary]:
+    """List what peagle-sm made in the region, orphans included; ``everything`` adds foreign endpoints."""
+    now = session.now()
+    ours = all_belongings(session)
+    rows = [summary_of(session, one, now) for one in ours]
+    if everything:
+        names = {one.name for one in ours if one.endpoint is not None}
+        rows += [_foreign(one, now) for one in control.list_endpoints(session) if one.name not in names]
+    return sorted(rows, key=lambda row: row.name)
+
+
+def summary_of(session: Session, one: Belongings, now: datetime) -> EndpointSummary:
+    """Describe what belongs to one name."""
+    config = _config(session, one)
+    model = (
+        None
+        if config is None or not config.model_name
+        else control.describe_model(session, config.model_name)
+    )
+    created = one.endpoint.created_at if one.endpoint else None
+    age_s = None if created is None else max(0.0, (now - created).total_seconds())
+    hourly = price_per_hour(session, config) if one.endpoint else None
+    limit = one.lifetime.expires_at if one.lifetime and one.lifetime.enabled else None
+    return EndpointSummary(
+        name=one.name,
+        status=one.endpoint.status or "unknown" if one.endpoint else "Orphaned",
+        managed=True,
+        mode=one.tags.get(ownership.MODE),
+        num_speculative_tokens=(speculative_config(model) or {}).get("num_speculative_tokens"),
+        instance_type=config.instance_type if config else None,
+        instance_count=config.instance_count if config else None,
+        created_at=created,
+        age_s=age_s,
+        usd_per_hour=hourly,
+        spent_usd=None if hourly is None or age_s is None else hourly * age_s / 3600,
+        expires_at=limit,
+        idle_minutes=ownership.whole_minutes(one.tags, ownership.IDLE_MINUTES),
+        grace_minutes=ownership.whole_minutes(one.tags, ownership.GRACE_MINUTES),
+        spec_hash=one.tags.get(ownership.SPEC_HASH),
+        resources=one.resources,
+    )
+
+
+def speculative_config(model: ModelFacts | None) -> dict[str, Any] | None:
+    """Return the speculative configuration in a model's environment, None without one."""
+    if model is None or SPECULATIVE_CONFIG not in model.environment:
+        return None
+    try:
+        told = json.loads(model.environment[SPECULATIVE_CONFIG])
+    except ValueError:
+        return None
+    return told if isinstance(told, dict) else None
+
+
+def price_per_hour(session: Session, config: ConfigFacts | None) -> float | None:
+    """Return USD per hour of a config's instances at the catalogue's price; 0 locally; None if unknown."""
+    if session.is_local:
+        return 0.0
+    if config is None or config.instance_type is None:
+        return None
+    price = load_catalog().price(config.instance_type, session.region)
+    return None if price is None else price.usd_per_hour * (config.instance_count or 1)
+
+
+def _config(session: Session, one: Belongings) -> ConfigFacts | None:
+    # The config that the endpoint runs is what counts; only an orphan is described by what it has.
+    name = one.configs[0] if one.configs else None
+    if one.endpoint is not None:
+        facts = control.describe_endpoint(session, one.name)
+        name = facts.config_name if facts else name
+    return None if not name else control.describe_endpoint_config(session, name)
+
+
+def _foreign(row: Listed, now: datetime) -> EndpointSummary:
+    age = None if row.created_at is None else (now - row.created_at).total_seconds()
+    return EndpointSummary(
+        row.name, row.status or "unknown", managed=False, created_at=row.created_at, age_s=age
+    )

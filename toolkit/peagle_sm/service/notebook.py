@@ -1,0 +1,111 @@
+"""The package's own deploy(), connect() and plan(): one call from a notebook."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from peagle_sm.aws.session import LocalTarget, Session, make_session
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.records import Plan
+from peagle_sm.core.spec import EndpointSpec, load_spec
+from peagle_sm.service.deployment import deploy as deploy_with
+from peagle_sm.service.endpoint import Endpoint
+from peagle_sm.service.endpoint import connect as connect_with
+from peagle_sm.service.events import Event, Progress
+from peagle_sm.service.planning import plan_for
+
+SpecLike = EndpointSpec | Path | str | Mapping[str, Any]
+Local = bool | int | LocalTarget
+
+
+def deploy(
+    spec: SpecLike,
+    *,
+    local: Local = False,
+    profile: str | None = None,
+    region: str | None = None,
+    yes: bool = False,
+    progress: Progress | None = None,
+) -> Endpoint:
+    """Deploy a spec (an EndpointSpec, a YAML file's path, or a mapping) and return the endpoint.
+
+    Shows the plan and asks, unless ``yes``; tells its progress on stderr, unless ``progress`` takes it.
+    ``local`` is True for the local SageMaker, its port when several run, or a LocalTarget. Errors as
+    `peagle_sm.service.deploy`.
+    """
+    chosen = as_spec(spec)
+    session = session_for(local, profile, region or chosen.placement.region)
+    return deploy_with(chosen, session=session, confirm=None if yes else _ask, progress=progress or _tell)
+
+
+def connect(
+    name: str, *, local: Local = False, profile: str | None = None, region: str | None = None
+) -> Endpoint:
+    """Return an endpoint that exists already.
+
+    Raises:
+        NotFound: there is none of that name.
+    """
+    return connect_with(name, session=session_for(local, profile, region))
+
+
+def plan(
+    spec: SpecLike, *, local: Local = False, profile: str | None = None, region: str | None = None
+) -> Plan:
+    """Return what `deploy` would do, with price and findings; creates nothing."""
+    chosen = as_spec(spec)
+    return plan_for(chosen, session_for(local, profile, region or chosen.placement.region))
+
+
+def as_spec(spec: SpecLike) -> EndpointSpec:
+    """Return the spec, read from its file or mapping where need be.
+
+    Raises:
+        SpecError: it is not a spec.
+    """
+    if isinstance(spec, EndpointSpec):
+        return spec
+    if isinstance(spec, str | Path):
+        return load_spec(Path(spec))
+    if isinstance(spec, Mapping):
+        return EndpointSpec(**{str(key): value for key, value in spec.items()})
+    raise SpecError(
+        f"spec: found {type(spec).__name__}; allowed: an EndpointSpec, a path to a YAML file, or a mapping.",
+        next_step="Write one with `peagle-sm init`, and give its path.",
+    )
+
+
+def session_for(local: Local, profile: str | None, region: str | None) -> Session:
+    """Return the session for AWS, or for the local SageMaker that runs on this machine."""
+    if local is False:
+        return make_session(profile, region)
+    if isinstance(local, LocalTarget):
+        return make_session(local=local)
+    from peagle_sm.local.lifecycle import find_server
+
+    found = find_server(None if local is True else local)
+    return make_session(local=LocalTarget.from_status(found.to_dict()))
+
+
+def _ask(plan: Plan) -> bool:
+    price = "price unknown" if plan.usd_per_hour is None else f"{plan.usd_per_hour:.2f} USD/h"
+    most = "" if plan.max_usd is None else f", at most {plan.max_usd:.2f} USD before it is deleted"
+    for finding in plan.findings:
+        print(f"{finding.severity}: {finding.message}", file=sys.stderr)
+    print(
+        f"{plan.names.endpoint} in {plan.context.region}: {price}{most} ({plan.price_source})",
+        file=sys.stderr,
+    )
+    try:
+        return input("Deploy? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _tell(event: Event) -> None:
+    spent = "" if not event.spent_usd else f"  {event.spent_usd:.2f} USD"
+    status = f" [{event.status}]" if event.status else ""
+    print(f"{event.elapsed_s:7.1f} s  {event.message}{status}{spent}", file=sys.stderr)

@@ -1,0 +1,85 @@
+"""What stands under a plan's names already: nothing, an earlier run's work, or somebody else's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from peagle_sm.aws import control, lifetime
+from peagle_sm.aws.control import EndpointFacts
+from peagle_sm.aws.lifetime import Lifetime
+from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import PlanRefused
+from peagle_sm.core.records import Plan
+from peagle_sm.service.ownership import SPEC_HASH, is_ours
+
+State = Literal["absent", "leaving", "failed", "creating", "settling", "live"]
+_STATES: dict[str, State] = {
+    "Creating": "creating",
+    "Deleting": "leaving",
+    "Failed": "failed",
+    "InService": "live",
+    "RollingBack": "settling",
+    "SystemUpdating": "settling",
+    "Updating": "settling",
+}
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The endpoint's state, and its lifetime limit if there is one.
+
+    ``absent``, ``leaving``, ``failed`` and ``creating`` are a deploy's to finish and to clean up.
+    ``live`` and ``settling`` serve, or have served, traffic: a deploy that fails leaves them alone.
+    """
+
+    state: State
+    endpoint: EndpointFacts | None
+    lifetime: Lifetime | None
+
+    @property
+    def serves(self) -> bool:
+        """Whether traffic may depend on the endpoint."""
+        return self.state in ("live", "settling")
+
+
+def survey(session: Session, plan: Plan) -> Survey:
+    """Look what stands under the names of ``plan``.
+
+    Raises:
+        PlanRefused: the name is taken by another spec, by an endpoint or schedule that is not ours, or by
+            one that is in a state which only a deletion ends.
+    """
+    name = plan.names.endpoint
+    limit = lifetime.get(session, plan.names.schedule)
+    if limit is not None and limit.endpoint != name:
+        raise _taken(
+            f"schedule {limit.name} exists and does not delete endpoint {name}: it is not peagle-sm's.",
+            "Choose another endpoint name, or remove that schedule.",
+        )
+    endpoint = control.describe_endpoint(session, name)
+    if endpoint is None:
+        return Survey("absent", None, limit)
+    tags = control.tags_of(session, endpoint.arn)
+    if tags is None:  # it went between the two calls
+        return Survey("absent", None, limit)
+    if not is_ours(tags):
+        raise _taken(
+            f"endpoint {name} exists and was not made by peagle-sm; it is not touched.",
+            "Choose another name for the spec.",
+        )
+    state = _STATES.get(endpoint.status)
+    remove = f"peagle-sm delete {name}{session.command_flags()}"
+    if state not in ("leaving", "failed") and tags.get(SPEC_HASH) != plan.spec_hash:
+        raise _taken(
+            f"endpoint {name} exists ({endpoint.status}) with another spec "
+            f"(hash {tags.get(SPEC_HASH, 'none')}, this one is {plan.spec_hash}).",
+            f"Delete it first: `{remove}`, or choose another name.",
+        )
+    if state is None:
+        raise _taken(f"endpoint {name} is {endpoint.status}.", f"Delete it first: `{remove}`.")
+    return Survey(state, endpoint, limit)
+
+
+def _taken(message: str, next_step: str) -> PlanRefused:
+    return PlanRefused(message, next_step=next_step, details={"findings": []})

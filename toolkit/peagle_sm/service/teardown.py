@@ -1,0 +1,180 @@
+"""Deleting in the order that keeps the bill bounded, and proving it.
+
+Endpoint, wait until it is gone, config, model; and only when the endpoint is proven gone the lifetime
+schedule, which would have deleted it if we had died on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from peagle_sm.aws import control, lifetime
+from peagle_sm.aws.errors import is_refused_now
+from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import BillableLeft, NotFound, PeagleError
+from peagle_sm.service.events import Pacing, Phase, Reporter
+from peagle_sm.service.ownership import belongs_to
+
+PLAIN_ATTEMPTS = 5
+SETTLING_LOOKS = 4
+
+
+@dataclass(frozen=True)
+class Doomed:
+    """What is to go: one endpoint's name, and the names of what belongs to it."""
+
+    endpoint: str
+    configs: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    schedules: tuple[str, ...] = ()
+
+
+@dataclass
+class Gone:
+    """What was deleted and what would not go (name -> why), as "kind/name"."""
+
+    deleted: list[str] = field(default_factory=list)
+    left: dict[str, str] = field(default_factory=dict)
+
+
+class Teardown:
+    """One removal; ``phase`` is what its events are called."""
+
+    def __init__(self, session: Session, pacing: Pacing, report: Reporter, phase: Phase = "cleanup") -> None:
+        self._session = session
+        self._pacing = pacing
+        self._report = report
+        self._phase = phase
+        self._known_ours: set[str] = set()
+
+    def run(self, doomed: Doomed, *, unsettled: bool = False) -> Gone:
+        """Delete everything in ``doomed`` that carries our tags.
+
+        ``unsettled``: a CreateEndpoint may still be on its way, so absence must be seen several times.
+
+        Raises:
+            BillableLeft: the endpoint could not be proven gone; its schedule is then still armed.
+        """
+        gone = Gone()
+        self.remove_endpoint(doomed.endpoint, gone, looks=SETTLING_LOOKS if unsettled else 1)
+        session, owner = self._session, doomed.endpoint
+        for name in doomed.configs:
+            self._remove_plain(
+                f"endpoint-config/{name}",
+                gone,
+                partial(self._is_owned, control.describe_endpoint_config, name, owner),
+                partial(control.delete_endpoint_config, session, name),
+            )
+        for name in doomed.models:
+            self._remove_plain(
+                f"model/{name}",
+                gone,
+                partial(self._is_owned, control.describe_model, name, owner),
+                partial(control.delete_model, session, name),
+            )
+        if doomed.schedules:
+            # Without its config no late CreateEndpoint can succeed: this look is final.
+            self.remove_endpoint(owner, gone)
+        for name in doomed.schedules:
+            self._remove_plain(
+                f"schedule/{name}",
+                gone,
+                partial(self._guards, name, owner),
+                partial(lifetime.remove, session, name),
+            )
+        return gone
+
+    def remove_endpoint(self, name: str, gone: Gone, *, looks: int = 1) -> None:
+        """Ask for deletion, again and again while AWS refuses, until the endpoint is not there.
+
+        A deletion may answer 200 and do nothing, so only DescribeEndpoint counts.
+
+        Raises:
+            BillableLeft: not proven gone in time, or AWS cannot be asked.
+        """
+        deadline = self._pacing.monotonic() + self._pacing.delete_timeout_s
+        seen, absent, why, status = False, 0, "", "unknown"
+        while True:
+            try:
+                facts = control.describe_endpoint(self._session, name)
+                if facts is None or not self._is_ours(facts.arn, str(facts.created_at), name):
+                    absent += 1
+                    if absent >= looks:
+                        break
+                else:
+                    seen, absent, status = True, 0, facts.status
+                    if status != "Deleting":
+                        control.delete_endpoint(self._session, name)
+            except NotFound:
+                continue  # gone between the look and the deletion: look again
+            except PeagleError as error:
+                why = error.message
+                if not is_refused_now(error):
+                    raise billable_left(self._session, name, why) from error
+            if seen:
+                self._report(
+                    self._phase,
+                    f"waiting for endpoint {name} to be gone" + (f" ({why})" if why else ""),
+                    status=status,
+                    resource=f"endpoint/{name}",
+                )
+            if self._pacing.monotonic() >= deadline:
+                raise billable_left(self._session, name, why or f"still {status}")
+            self._pacing.sleep(self._pacing.poll_s)
+        if seen and f"endpoint/{name}" not in gone.deleted:
+            gone.deleted.append(f"endpoint/{name}")
+            self._report(self._phase, f"endpoint {name} is gone", status="gone", resource=f"endpoint/{name}")
+
+    def _is_ours(self, arn: str, created: str, endpoint: str) -> bool:
+        # By ARN and creation time: a name may be taken by a new endpoint while we wait.
+        key = f"{arn} {created}"
+        if key not in self._known_ours and belongs_to(control.tags_of(self._session, arn), endpoint):
+            self._known_ours.add(key)
+        return key in self._known_ours
+
+    def _is_owned(self, describe: Callable[[Session, str], Any], name: str, endpoint: str) -> bool:
+        facts = describe(self._session, name)
+        return facts is not None and belongs_to(control.tags_of(self._session, facts.arn), endpoint)
+
+    def _guards(self, name: str, endpoint: str) -> bool:
+        found = lifetime.get(self._session, name)
+        return found is not None and found.endpoint == endpoint
+
+    def _remove_plain(
+        self, resource: str, gone: Gone, is_there: Callable[[], bool], remove: Callable[[], None]
+    ) -> None:
+        why, sent = "", False
+        for attempt in range(PLAIN_ATTEMPTS):
+            if attempt:
+                self._pacing.sleep(self._pacing.poll_s)
+            try:
+                if is_there():
+                    sent = True
+                    remove()
+                    why = "it is still there after its deletion was accepted"
+                    if is_there():
+                        continue
+                if sent:
+                    gone.deleted.append(resource)
+                    self._report(self._phase, f"deleted {resource}", resource=resource)
+                return
+            except NotFound:
+                continue
+            except PeagleError as error:
+                why = error.message
+                if not is_refused_now(error):
+                    break
+        gone.left[resource] = why
+        self._report(self._phase, f"could not delete {resource}: {why}", resource=resource)
+
+
+def billable_left(session: Session, name: str, why: str, more: str = "") -> BillableLeft:
+    """Return the error that names the endpoint which may go on costing, and the command that ends it."""
+    return BillableLeft(
+        f"Endpoint {name} may still be running and billed: {why}{more}",
+        next_step=f"peagle-sm delete {name} --yes{session.command_flags()}",
+        details={"resources": [f"endpoint/{name}"], "region": session.region},
+    )
