@@ -10,6 +10,8 @@ import click
 
 from peagle_sm.cli.options import GLOBAL_OPTION_NAMES
 
+GLOBAL_TITLE = "Global options, before or after the command"
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -29,10 +31,10 @@ def _write_option_sections(
     own: list[tuple[str, str]] = []
     shared: list[tuple[str, str]] = []
     for param in command.get_params(ctx):
-        record = param.get_help_record(ctx)
+        record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
         if record is not None:
             (shared if param.name in GLOBAL_OPTION_NAMES else own).append(record)
-    for title, rows in (("Options", own), ("Global options, before or after the command", shared)):
+    for title, rows in (("Options", own), (GLOBAL_TITLE, shared)):
         if rows:
             with formatter.section(title):
                 formatter.write_dl(rows)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from peagle_sm.cli.app import app
+from peagle_sm.cli.app import PROGRAM, app
+from peagle_sm.cli.lazy import GLOBAL_TITLE
 from peagle_sm.core.errors import EXIT_CODES
 
 _CLI_INTRO = """\
@@ -19,6 +20,7 @@ Written by `python -m peagle_sm.cli.reference` from the commands' own help; a te
 Results go to stdout, everything else to stderr. `--format json` prints one JSON document on stdout; progress,
 notes and errors are then JSON objects on stderr, one a line: `{"progress": …}`, `{"plan": …}`, `{"note": …}`,
 `{"error": {"type", "message", "next_step", "details", "exit_code"}}`. `--format quiet` prints names only.
+The global options of `peagle-sm` itself, the first below, stand before or after every command.
 A value comes from the flag, else the environment, else the spec, else the profile's default.
 Exit codes: [exit-codes.md](exit-codes.md).
 """
@@ -34,26 +36,35 @@ equal. With `--format json` the error on stderr carries the same number as `exit
 PIPE_CLOSED = "the reader of stdout went away (128 + SIGPIPE), as `peagle-sm logs … | head` does"
 
 
-def walk(command: click.Command, path: tuple[str, ...] = ("peagle-sm",)) -> Iterator[tuple[str, str]]:
+def walk(
+    command: click.Command = app, name: str = PROGRAM, parent: click.Context | None = None
+) -> Iterator[tuple[str, str]]:
     """Each command's full name and help page, the group before its commands."""
-    context = click.Context(
-        command,
-        info_name=" ".join(path),
-        terminal_width=100,
-        max_content_width=100,
-        **command.context_settings,
-    )
-    yield " ".join(path), command.get_help(context)
+    settings = {**command.context_settings, "terminal_width": 100, "max_content_width": 100}
+    context = click.Context(command, info_name=name, parent=parent, **settings)
+    yield _path(context), command.get_help(context)
     if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            child = command.get_command(context, name)
-            assert child is not None, name
-            yield from walk(child, (*path, name))
+        for each in command.list_commands(context):
+            child = command.get_command(context, each)
+            assert child is not None, each
+            yield from walk(child, each, context)
+
+
+def _path(context: click.Context) -> str:
+    names = [] if context.parent is None else [_path(context.parent)]
+    return " ".join([*names, str(context.info_name)])
+
+
+def _without_global_options(page: str) -> str:
+    return page.split(f"\n\n{GLOBAL_TITLE}:")[0]
 
 
 def cli_page() -> str:
     """The text of docs/cli.md."""
-    sections = [f"## {name}\n\n```text\n{page.rstrip()}\n```\n" for name, page in walk(app)]
+    sections = []
+    for name, page in walk():
+        text = page if name == PROGRAM else _without_global_options(page)
+        sections.append(f"## {name}\n\n```text\n{text.rstrip()}\n```\n")
     return "\n".join([_CLI_INTRO, *sections])
 
 

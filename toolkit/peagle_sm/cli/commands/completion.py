@@ -15,8 +15,10 @@ from peagle_sm.cli.options import global_options
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the completion script of a shell.
 
-    bash: eval "$(peagle-sm completion bash)". zsh: eval "$(peagle-sm completion zsh)".
-    fish: peagle-sm completion fish | source.
+    \b
+    bash: eval "$(peagle-sm completion bash)"
+    zsh:  eval "$(peagle-sm completion zsh)"
+    fish: peagle-sm completion fish | source
     """
     from click.shell_completion import get_completion_class
 

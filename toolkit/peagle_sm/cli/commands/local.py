@@ -9,9 +9,11 @@ from peagle_sm.cli.options import global_options
 
 _COMMANDS = "peagle_sm.cli.commands"
 ENTRIES = (
-    Entry("up", f"{_COMMANDS}.local_up:up", "Start it."),
+    Entry("up", f"{_COMMANDS}.local_up:up", "Start the local SageMaker."),
     Entry(
-        "status", f"{_COMMANDS}.local_status:status", "Show where it listens, its artifacts and its engines."
+        "status",
+        f"{_COMMANDS}.local_status:status",
+        "Show where it listens, what a script needs to use it, and its engines.",
     ),
     Entry("logs", f"{_COMMANDS}.local_logs:logs", "Print what the server wrote, or an endpoint's engine."),
     Entry("clock", f"{_COMMANDS}.local_clock:clock", "Move its clock forward."),

@@ -10,7 +10,7 @@ from peagle_sm.cli.options import global_options
 from peagle_sm.cli.output import emit
 from peagle_sm.cli.state import State
 
-ENTRIES = (Entry("advance", f"{__name__}:advance", "Move the clock forward."),)
+ENTRIES = (Entry("advance", f"{__name__}:advance", "Move the local clock forward."),)
 
 
 @click.group(cls=LazyGroup, entries=ENTRIES)
@@ -25,7 +25,7 @@ def clock() -> None:
 @global_options
 @click.pass_obj
 def advance(state: State, duration: str, port: int | None) -> None:
-    """Move the clock forward.
+    """Move the local clock forward.
 
     DURATION is, for example, 90s, 45m, 2h or 1h30m. Schedules that come due run.
     """

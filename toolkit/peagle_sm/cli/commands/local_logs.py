@@ -35,8 +35,8 @@ POLL_S = 0.25
 def logs(state: State, name: str | None, follow: bool, tail: int, port: int | None) -> None:
     """Print what the server wrote, or an endpoint's engine.
 
-    Without NAME: the server's own log. With NAME: the last lines of that endpoint's engine
-    (`peagle-sm logs NAME --local` reads them as CloudWatch has them, and follows).
+    Without NAME: the server's own log. With NAME: the last lines of that endpoint's engine; with --local,
+    `peagle-sm logs` reads them as CloudWatch has them, and can follow.
     """
     need_local_extra()
     from peagle_sm.local.lifecycle import endpoint_logs, find_server

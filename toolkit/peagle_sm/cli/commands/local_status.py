@@ -16,7 +16,7 @@ from peagle_sm.cli.state import State
 @global_options
 @click.pass_obj
 def status(state: State, port: int | None) -> None:
-    """Show where it listens, its artifacts and its engines.
+    """Show where it listens, what a script needs to use it, and its engines.
 
     With --format json: one object, as `local up` prints it; a list of them when several run and no port is
     given. Exit code 4 when none runs.

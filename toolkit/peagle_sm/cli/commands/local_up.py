@@ -34,7 +34,7 @@ _PYTHON = "PEAGLE_SM_ENGINE_PYTHON"
 @global_options
 @click.pass_obj
 def up(state: State, port: int | None, detach: bool, engine_python: Path | None) -> None:
-    """Start it.
+    """Start the local SageMaker.
 
     In the foreground it says what it runs until Ctrl-C, which ends everything. With --detach it prints its
     status when it is ready and stays; `peagle-sm local down` ends it. The first start builds the engine's

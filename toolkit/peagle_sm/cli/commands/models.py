@@ -50,9 +50,15 @@ def models(state: State) -> None:
 
 
 def _rows(catalog: Catalog) -> list[tuple[str, ...]]:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name, entry in catalog.models.items():
-        facts = (name, entry.title, entry.sources[0], _text(entry.weights_gb), _text(entry.max_context))
+        facts: tuple[str, ...] = (
+            name,
+            entry.title,
+            entry.sources[0],
+            _text(entry.weights_gb),
+            _text(entry.max_context),
+        )
         heads = catalog.heads_for(name)
         if not heads:
             rows.append((*facts, "-", "-", "-", "-"))

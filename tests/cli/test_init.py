@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from peagle_sm.cli.init_text import render_spec
+from peagle_sm.core.catalog import load_catalog
+from peagle_sm.core.spec import EndpointSpec, json_schema, parse_spec
+from tests.cli.running import run
+
+WITH_HEADS = [
+    (name, mode)
+    for name in load_catalog().models
+    for mode in ("none", "eagle3", "p-eagle")
+    if mode == "none" or any(head.method == mode for head in load_catalog().heads_for(name).values())
+]
+
+
+@pytest.mark.parametrize(("model", "mode"), WITH_HEADS)
+def test_each_model_and_mode_gives_a_valid_spec_with_the_catalogues_figures(
+    in_empty_folder: Path, model: str, mode: str
+) -> None:
+    result = run("init", model, "--mode", mode)
+    assert result.exit_code == 0, result.stderr
+    spec = parse_spec((in_empty_folder / "peagle.yaml").read_text())
+    assert (spec.name, spec.model, spec.speculation.mode) == (f"{model}-{mode}", model, mode)
+    if mode != "none":
+        figures = {str(k): v for k, v in load_catalog().models[model].default_num_speculative_tokens.items()}
+        assert spec.speculation.num_speculative_tokens == figures[mode]
+        assert spec.speculation.draft_head in load_catalog().heads_for(model)
+
+
+def test_what_it_prints_and_writes(in_empty_folder: Path) -> None:
+    result = run("init", "tiny-code")
+    assert result.stdout == "wrote peagle.yaml and peagle.schema.json\nnext:  peagle-sm plan peagle.yaml\n"
+    assert Path("peagle.yaml").read_text().startswith("# yaml-language-server: $schema=peagle.schema.json\n")
+    assert json.loads(Path("peagle.schema.json").read_text()) == json_schema()
+
+
+@pytest.mark.parametrize(
+    ("output_format", "expected"),
+    [
+        ("json", {"name": "a", "spec": "sub/x.yaml", "schema": "sub/peagle.schema.json"}),
+        ("quiet", "sub/x.yaml\n"),
+    ],
+)
+def test_other_formats_and_another_file(in_empty_folder: Path, output_format: str, expected: object) -> None:
+    Path("sub").mkdir()
+    result = run("init", "tiny-code", "--name", "a", "-o", "sub/x.yaml", "--format", output_format)
+    assert (json.loads(result.stdout) if output_format == "json" else result.stdout) == expected
+
+
+def test_it_does_not_overwrite(in_empty_folder: Path) -> None:
+    Path("peagle.yaml").write_text("mine")
+    result = run("init", "tiny-code")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: peagle.yaml exists, and init does not overwrite what you may have edited\n"
+        "  next: add --force, or write elsewhere with --output FILE\n"
+    )
+    assert Path("peagle.yaml").read_text() == "mine"
+    assert run("init", "tiny-code", "--force").exit_code == 0
+    assert Path("peagle.yaml").read_text() != "mine"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "no model was named"),
+        (["tiny-cod"], "tiny-code"),
+        (["gpt-oss-20b", "--mode", "eagle3"], "no eagle3 head is known for gpt-oss-20b"),
+        (["tiny-code", "--name", "-bad"], "name"),
+        (["tiny-code", "-o", "missing/x.yaml"], "missing/x.yaml: cannot be written"),
+    ],
+)
+def test_bad_input_is_refused_with_a_remedy_and_writes_nothing(
+    in_empty_folder: Path, arguments: list[str], message: str
+) -> None:
+    result = run("init", *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "next: " in result.stderr
+    assert list(in_empty_folder.iterdir()) == []
+
+
+def test_a_head_of_ones_own(in_empty_folder: Path) -> None:
+    result = run(
+        "init",
+        "gpt-oss-20b",
+        "--mode",
+        "eagle3",
+        "--draft-head",
+        "mine",
+        "--head-uri",
+        "s3://b/h/",
+        "--k",
+        "5",
+    )
+    assert result.exit_code == 0, result.stderr
+    spec = parse_spec(Path("peagle.yaml").read_text())
+    assert (spec.head_uri, spec.speculation.draft_head) == ("s3://b/h/", "mine")
+    assert spec.speculation.num_speculative_tokens == 5
+
+
+def test_the_region_option_goes_into_the_spec(in_empty_folder: Path) -> None:
+    run("init", "tiny-code", "--region", "eu-west-1")
+    assert parse_spec(Path("peagle.yaml").read_text()).placement.region == "eu-west-1"
+
+
+def test_every_field_is_in_the_file_and_uncommented_it_is_the_default() -> None:
+    text = render_spec({"name": "a", "model": "tiny-code"}, file="f", schema="s")
+    body = text.split("\n\n", 1)[1]
+    # Take one comment mark from each line: explanations become YAML that is no mapping, so keep fields only.
+    bare = [line[2:] if line.startswith("# ") else line for line in body.splitlines()]
+    fields = [line for line in bare if line and not line.lstrip().startswith("#") and _is_field(line)]
+    data = yaml.safe_load("\n".join(line for line in fields if not line.startswith("#   ")))
+    assert data.pop("name") == "a"
+    assert data.pop("model") == "tiny-code"
+    security = data.pop("security")
+    assert security == {"network_isolation": True, "kms_key_id": None}
+    assert EndpointSpec(name="a", model="tiny-code", security=security, **data) == EndpointSpec(
+        name="a", model="tiny-code"
+    )
+    assert set(data) | {"name", "model", "security"} == set(EndpointSpec.model_fields)
+
+
+def _is_field(line: str) -> bool:
+    name = line.strip().split(":", 1)[0]
+    return ":" in line and name.replace("_", "").isalnum() and name == name.lower()

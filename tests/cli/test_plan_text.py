@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from peagle_sm.cli.commands.plan import refuse_if_needed
+from peagle_sm.cli.output import to_json
+from peagle_sm.cli.plan_text import plan_data, render_plan, requests_data
+from peagle_sm.core.errors import PlanRefused
+from tests.cli.samples import ERROR, WARNING, plan
+
+TEXT = """\
+Plan for coder in us-west-2, account 123456789012
+
+  model        qwen3-coder-30b-a3b-instruct
+  speculation  p-eagle, 7 draft tokens
+  instance     1 x ml.p5.48xlarge
+  unused GPUs  7 on each instance: paid for, and doing nothing
+  price        12.50 USD/hour, 300.00 USD/day
+  at most      50.00 USD in its lifetime of 4 h
+  price from   a price list, 2026-11-20
+
+Memory: fits
+  weights  30.0 GB
+  sum      44.0 of 80.0 GB
+
+Requests, in this order
+  scheduler.create_schedule         peagle-coder-lifetime
+  sagemaker.create_model            coder-0a1b2c3d
+  sagemaker.create_endpoint_config  coder-0a1b2c3d
+  sagemaker.create_endpoint         coder
+
+Findings
+  error    draft-depth: K is 30, and the head was trained for 18
+           next: Set speculation.num_speculative_tokens to 18 or less.
+           source: model card, 2026-02-11
+  warning  unused-gpus: 7 of 8 GPUs do nothing
+           next: Set serving.data_parallel_size: 8.
+           source: instance facts, 2026-11-20"""
+
+
+def test_the_whole_plan() -> None:
+    assert render_plan(plan(WARNING, ERROR)) == TEXT
+
+
+def test_a_local_plan_says_that_weights_are_stand_ins() -> None:
+    text = render_plan(plan(local=True))
+    assert "Plan for coder in us-west-2, the local SageMaker" in text
+    assert "small stand-in weights" in text
+    assert "Findings" not in text
+
+
+def test_an_unknown_price_is_unknown_and_not_zero() -> None:
+    unpriced = replace(plan(), usd_per_hour=None, usd_per_day=None, max_usd=None)
+    text = render_plan(unpriced)
+    assert "price        unknown, unknown" in text
+    assert "at most      unknown" in text
+    assert plan_data(unpriced)["usd_per_hour"] is None
+
+
+def test_the_plan_as_json() -> None:
+    data = json.loads(to_json(plan_data(plan(WARNING))))
+    assert data.pop("requests") == requests_data(plan())
+    assert data.pop("memory")["lines"] == ["weights  30.0 GB", "sum      44.0 of 80.0 GB"]
+    assert data == {
+        "name": "coder",
+        "model": "qwen3-coder-30b-a3b-instruct",
+        "mode": "p-eagle",
+        "num_speculative_tokens": 7,
+        "account": "123456789012",
+        "region": "us-west-2",
+        "local": False,
+        "stand_in_weights": False,
+        "names": {
+            "endpoint": "coder",
+            "config": "coder-0a1b2c3d",
+            "model": "coder-0a1b2c3d",
+            "schedule": "peagle-coder-lifetime",
+        },
+        "spec_hash": "0a1b2c3d",
+        "usd_per_hour": 12.5,
+        "usd_per_day": 300.0,
+        "max_usd": 50.0,
+        "price_source": "a price list, 2026-11-20",
+        "unused_gpus": 7,
+        "refused": False,
+        "findings": [
+            {
+                "check": "unused-gpus",
+                "severity": "warning",
+                "message": "7 of 8 GPUs do nothing",
+                "next_step": "Set serving.data_parallel_size: 8.",
+                "source": "instance facts, 2026-11-20",
+            }
+        ],
+    }
+
+
+def test_a_warning_does_not_refuse() -> None:
+    refuse_if_needed(plan(WARNING))
+
+
+def test_an_error_refuses_with_code_3_and_the_remedy() -> None:
+    with pytest.raises(PlanRefused, match="K is 30") as caught:
+        refuse_if_needed(plan(WARNING, ERROR))
+    assert caught.value.exit_code == 3
+    assert caught.value.next_step == ERROR.next_step
+    assert [each["check"] for each in caught.value.details["findings"]] == ["draft-depth"]
