@@ -45,7 +45,6 @@ class ModelEntry(_Entry):
     jumpstart_model_id: str | None = None
     sources: tuple[Source, ...]
     stand_in: bool = False
-    gated: bool | None = None
     image: Literal["vllm", "vllm-cpu"] = "vllm"
     artifact: str | None = None
     weights_gb: float | None = None

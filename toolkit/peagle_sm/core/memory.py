@@ -77,8 +77,8 @@ def _room(draft: Draft, name: str, entry: InstanceEntry) -> _Room:
         total,
         overhead,
         (
-            f"overhead     {overhead:8.2f} GB  {1 - share:.0%} that vLLM leaves free + {GPU_OVERHEAD_GB:g} GB "
-            "a GPU for activations (assumed)",
+            f"overhead     {overhead:8.2f} GB  {1 - share:.0%} that vLLM leaves free + "
+            f"{GPU_OVERHEAD_GB:g} GB a GPU for activations (assumed)",
             f"available    {total:8.2f} GB  {gpus} x {entry.gpu_memory_gb:g} GB ({entry.gpu}) of {name}",
         ),
     )

@@ -81,8 +81,8 @@ class _Resolver:
         elif self.source == "jumpstart" and self.jumpstart is None:
             self._gap(
                 "source",
-                f"JumpStart's spec of {spec.model!r} is not in the catalogue: its image, artifact keys and "
-                "environment are missing",
+                f"JumpStart's spec of {spec.model!r} (id {self.model.jumpstart_model_id or 'not found'}) is not "
+                "in the catalogue: its image, artifact keys and environment are missing",
                 "Use source: container with model_uri and head_uri, or a model whose JumpStart spec is "
                 f"known: {', '.join(sorted(catalog.jumpstart))}.",
             )
@@ -120,7 +120,8 @@ class _Resolver:
             self._gap(
                 "speculation.draft_head",
                 f"speculation.draft_head: found {head_id!r}; "
-                f"allowed: {', '.join(allowed) or 'none is catalogued'}, or any name together with head_uri.{suggest(head_id, allowed)}",
+                f"allowed: {', '.join(allowed) or 'none is catalogued'}, or any name together with head_uri."
+                f"{suggest(head_id, allowed)}",
                 "Name a catalogued head, or set head_uri to the S3 prefix of your own.",
             )
         return head_id, entry
@@ -163,8 +164,8 @@ class _Resolver:
             return f"{registry}/vllm:{self.catalog.images.default_tag()}" if registry else None
         self._gap(
             "image",
-            f"image: model {self.spec.model!r} runs in this project's own {self.model.image} image, whose URI "
-            "in your account is not known",
+            f"image: model {self.spec.model!r} runs in this project's own {self.model.image} image, whose "
+            "URI in your account is not known",
             "Build container/, push it to ECR and set image; or deploy with --local.",
         )
         return None
@@ -199,8 +200,8 @@ class _Resolver:
             wanted = head.hub_id or f"the shipped head {head_id}"
             self._gap(
                 "head_uri",
-                f"head_uri: found nothing; the weights of head {head_id!r} are missing: it needs the S3 prefix "
-                "of its files",
+                f"head_uri: found nothing; the weights of head {head_id!r} are missing: it needs the S3 "
+                "prefix of its files",
                 f"Copy {wanted} to your bucket and set head_uri: s3://<bucket>/<prefix>/.",
             )
         return None

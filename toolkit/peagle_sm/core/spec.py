@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -38,7 +39,12 @@ def _as_environment_text(value: Any) -> Any:
 EnvironmentText = Annotated[str, BeforeValidator(_as_environment_text)]
 EnvironmentName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=1024)]
 S3Prefix = Annotated[str, Field(pattern=_S3_URI, max_length=1024)]
+_NetworkId = Annotated[str, Field(pattern=r"^[-0-9a-zA-Z]+$", max_length=32)]
 RoleArn = Annotated[str, Field(pattern=_ROLE_ARN, min_length=20, max_length=2048)]
+
+
+def _allowed_in_tag(char: str) -> bool:
+    return char in "_.:/=+-@" or unicodedata.category(char)[0] in "LZN"
 
 
 class _Part(BaseModel):
@@ -92,7 +98,10 @@ class PlacementSpec(_Part):
     )
     instance_count: int = Field(default=1, ge=1, description="Instances of the endpoint.")
     capacity_reservation_arn: str | None = Field(
-        default=None, description="ARN of a SageMaker training plan reservation; the endpoint ends with it."
+        default=None,
+        pattern=r"^arn:aws[a-z\-]*:sagemaker:[a-z0-9\-]*:[0-9]{12}:[a-z0-9\-]{1,14}/.*$",
+        max_length=258,
+        description="ARN of a SageMaker training plan reservation; the endpoint ends with it.",
     )
     inference_ami_version: str | None = Field(
         default=None, description="Host AMI; left out, the one whose driver suits the image's CUDA."
@@ -124,8 +133,8 @@ class LifecycleSpec(_Part):
 class VpcSpec(_Part):
     """The network of the containers."""
 
-    subnet_ids: list[str] = Field(min_length=1, max_length=16, description="Subnets.")
-    security_group_ids: list[str] = Field(min_length=1, max_length=5, description="Security groups.")
+    subnet_ids: list[_NetworkId] = Field(min_length=1, max_length=16, description="Subnets.")
+    security_group_ids: list[_NetworkId] = Field(min_length=1, max_length=5, description="Security groups.")
 
 
 class SecuritySpec(_Part):
@@ -193,6 +202,8 @@ class EndpointSpec(_Part):
         for key, text in value.items():
             if key.lower().startswith(("aws:", "peagle-sm:")):
                 raise ValueError(f"tag keys that do not begin with aws: or peagle-sm: (found {key!r})")
+            if not all(_allowed_in_tag(char) for char in key + text):
+                raise ValueError(f"letters, digits, spaces and _ . : / = + - @ (found {key!r}: {text!r})")
             if not 1 <= len(key) <= 128 or len(text) > 256:
                 raise ValueError("keys of 1 to 128 characters and values of at most 256")
         if len(value) > 40:

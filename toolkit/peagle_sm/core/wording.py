@@ -111,7 +111,8 @@ def _line(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str]:
         named = f"{field}.{allowed}" if location else allowed
         culprit = named.partition(":")[0]
         return culprit, named, f"Change {culprit!r}."
-    hint = suggest(error["input"], allowed.split(", ")) if isinstance(error["input"], str) else ""
+    options = allowed.split(", ")
+    hint = suggest(error["input"], options) if isinstance(error["input"], str) and len(options) > 1 else ""
     return field, f"{field}: found {show(error['input'])}; allowed: {allowed}.{hint}", f"Change {field!r}."
 
 

@@ -21,7 +21,7 @@ def price(draft: Draft) -> Iterator[Note]:
     if cost.usd_per_hour is None:
         yield Note("warning", cost.source)
     elif "NOT SageMaker" in cost.source:
-        yield Note("warning", f"the price is EC2's, SageMaker's is higher: {cost.source}")
+        yield Note("warning", f"the price is EC2's, and SageMaker's own may be higher: {cost.source}")
 
 
 @check(
