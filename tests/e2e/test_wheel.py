@@ -72,7 +72,16 @@ def installed(folder: Path, wheel: Path) -> Iterator[Installed]:
     venv, work = folder / "venv", folder / "work"
     work.mkdir()
     subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    pip = [venv / "bin" / "python", "-m", "pip", "install", "-qq", "--no-index", "--find-links", wheels]
+    pip = [
+        str(venv / "bin" / "python"),
+        "-m",
+        "pip",
+        "install",
+        "-qq",
+        "--no-index",
+        "--find-links",
+        str(wheels),
+    ]
     subprocess.run([*pip, f"peagle-sm[local] @ {wheel.as_uri()}"], check=True)
     hidden = {"PYTHONPATH", "VIRTUAL_ENV"}
     environ = {name: value for name, value in os.environ.items() if name not in hidden}

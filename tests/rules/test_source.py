@@ -20,8 +20,8 @@ UNFINISHED = re.compile(
 ONE_MACHINE = re.compile(
     "|".join(
         (
-            r"/ho" + r"me/[a-z]",
-            r"/ro" + r"ot/",
+            r"(?<![\w}])/ho" + r"me/[a-z]",
+            r"(?<![\w}])/ro" + r"ot/",
             r"/Us" + r"ers/[A-Za-z]",
             r"\.\./sha" + r"red\b",
             r"pypi\.org/" + "simple",
