@@ -78,7 +78,7 @@ class ScriptedStack:
             del self.up[name]
 
     def engines(self) -> list[dict[str, Any]]:
-        return [{"endpoint": name, "version_running": "0.32.0", "overrides": ["eager"]} for name in self.up]
+        return [{"endpoint": name, "engine_version": "0.32.0", "overrides": ["eager"]} for name in self.up]
 
 
 def answer(title: str, arms: Sequence[Arm], endpoints: Mapping[str, Any], prompts: Sequence[Prompt]) -> Run:
@@ -148,7 +148,7 @@ PROVENANCE = {
         "architecture": "x86_64",
     },
     "versions": {"peagle-sm": "0.1.0", "python": "3.11.9"},
-    "engine": [{"version_running": "0.32.0", "overrides": ["enforce_eager: true"]}],
+    "engine": [{"engine_version": "0.32.0", "overrides": ["enforce_eager: true", "port: 1"]}],
     "weights_sha256": {"target/model.safetensors": "0123456789abcdef0123"},
 }
 
@@ -163,6 +163,8 @@ def test_the_page_says_what_to_put_in_the_catalogue_and_how_to_do_it_again(tmp_p
     assert "### HumanEval, eager, each mode at its own best K (4 prompts)" in lines
     assert "scripts/bench-modes --prompts 4 --final-prompts 4 --max-tokens 16 --ks 3,5 --seed 0" in lines
     assert "- engine: vLLM 0.32.0" in lines
+    assert "  - enforce_eager: true" in lines
+    assert "port: 1" not in text
     assert "- weights: `target/model.safetensors` sha256 `0123456789abcdef…`" in lines
     assert "4 prompts a K; outputs identical in every block: yes." in lines
 

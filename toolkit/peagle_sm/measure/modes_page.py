@@ -32,6 +32,9 @@ This page is written by `scripts/bench-modes`; do not edit it.
   nothing. The least repetitive third is chosen by it, from the outputs without speculation.
 """
 
+#: Overrides that differ from engine to engine and from machine to machine, so they say nothing here.
+_OF_ONE_ENGINE = ("/opt/ml", "host", "port")
+
 
 def page(results: Sequence[EngineResult], settings: Mapping[str, Any], provenance: Mapping[str, Any]) -> str:
     """The whole page."""
@@ -126,10 +129,11 @@ def _provenance(provenance: Mapping[str, Any]) -> str:
         "- versions: " + ", ".join(f"{name} {version}" for name, version in versions.items()),
     ]
     engines = provenance["engine"]
-    running = sorted({str(row["version_running"]) for row in engines if "version_running" in row})
+    running = sorted({str(row["engine_version"]) for row in engines if row.get("engine_version")})
     if running:
         lines.append(f"- engine: vLLM {', '.join(running)}")
-    overrides = sorted({text for row in engines for text in row.get("overrides", [])})
+    told = {text for row in engines for text in row.get("overrides", [])}
+    overrides = sorted(text for text in told if not text.startswith(_OF_ONE_ENGINE))
     if overrides:
         lines += ["- local overrides of the engine:", *(f"  - {text}" for text in overrides)]
     weights = sorted(provenance["weights_sha256"].items())

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from peagle_sm.core.errors import EngineError
+from peagle_sm.core.errors import EngineError, SpecError
 from peagle_sm.measure import stats
 from peagle_sm.measure.client import Invokable, asker
 from peagle_sm.measure.progress import Reporter
@@ -17,6 +17,7 @@ from peagle_sm.measure.turns import run_turns
 from peagle_sm.measure.workload import Prompt
 
 WARM_UP = 2  #: prompts that every arm answers before anything counts
+_FEWEST = 2  #: an interval over prompts needs as many
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,15 @@ def measure(
     """Let ``arms`` answer ``prompts`` in turns; ``endpoints`` are theirs, by the arm's name.
 
     Raises:
+        SpecError: too few prompts to say anything.
         EngineError: an arm with speculation reported no draft at all, so that its figures would
             describe something else than its mode.
     """
+    if len(prompts) < _FEWEST:
+        raise SpecError(
+            f"{len(prompts)} prompts; a comparison with an interval needs at least {_FEWEST}",
+            next_step="ask for more prompts",
+        )
     asks = {arm.name: asker(endpoints[arm.name], max_tokens=max_tokens, stream=stream) for arm in arms}
     before = load_now()
     with reporter.turns(title, len(prompts) * len(arms)) as tick:

@@ -86,7 +86,8 @@ class LocalStack:
 
     def _deploy_one(self, spec: EndpointSpec) -> Endpoint:
         began = time.monotonic()
-        endpoint = deploy(spec, session=self.session)
+        # A session of its own: boto3 cannot make clients in two threads at once.
+        endpoint = deploy(spec, session=make_session(local=self.session.local))
         self._say(f"   {spec.name} is InService after {time.monotonic() - began:.0f} s")
         return endpoint
 

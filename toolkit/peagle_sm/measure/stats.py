@@ -190,7 +190,7 @@ def _items(sample: Sample) -> Sequence[object]:
 
 
 def least_repetitive(samples: Iterable[Sample], share: float = 1 / 3) -> frozenset[str]:
-    """Ids of the prompts whose outputs repeat least (at least one; ties go by id).
+    """Ids of the prompts whose outputs repeat least (at least two; ties go by id).
 
     Give it the outputs of the mode without speculation, so that the choice cannot favour a head.
     """
@@ -198,7 +198,7 @@ def least_repetitive(samples: Iterable[Sample], share: float = 1 / 3) -> frozens
     for sample in samples:
         shares[sample.prompt_id] = distinct_share(_items(sample))
     ranked = sorted(shares, key=lambda prompt: (-shares[prompt], prompt))
-    return frozenset(ranked[: max(1, round(len(ranked) * share))])
+    return frozenset(ranked[: max(2, round(len(ranked) * share))])
 
 
 def differing_prompts(by_arm: Mapping[str, Iterable[Sample]]) -> list[str]:
