@@ -7,7 +7,7 @@ import os
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -43,20 +43,36 @@ class LocalTarget:
         return cls(**{key: value for key, value in status.items() if key in known})
 
 
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
 class Session:
     """A boto3 session with its region settled, its clients cached and its errors mapped."""
 
-    def __init__(self, boto3_session: Any, region: str, local: LocalTarget | None = None) -> None:
+    def __init__(
+        self,
+        boto3_session: Any,
+        region: str,
+        local: LocalTarget | None = None,
+        clock: Callable[[], datetime] | None = None,
+    ) -> None:
         """Use `make_session` or `from_boto3` instead."""
         self._boto3 = boto3_session
+        self._clock = clock or _utc_now
         self._clients: dict[tuple[str, str], Any] = {}
         self._account: str | None = None
         self.region = region
         self.local = local
 
     @classmethod
-    def from_boto3(cls, boto3_session: Any, local: LocalTarget | None = None) -> Session:
-        """Wrap a session that the caller has made.
+    def from_boto3(
+        cls,
+        boto3_session: Any,
+        local: LocalTarget | None = None,
+        clock: Callable[[], datetime] | None = None,
+    ) -> Session:
+        """Wrap a session that the caller has made; ``clock`` replaces this machine's.
 
         Raises:
             CredentialsError: the session has no region.
@@ -64,7 +80,7 @@ class Session:
         region = local.region if local else boto3_session.region_name
         if not region:
             raise _no_region()
-        return cls(boto3_session, region, local)
+        return cls(boto3_session, region, local, clock)
 
     @property
     def is_local(self) -> bool:
@@ -129,7 +145,7 @@ class Session:
             told = self.admin("status").get("now")
             if isinstance(told, str):
                 return datetime.fromisoformat(told)
-        return datetime.now(UTC)
+        return self._clock()
 
     def admin(self, path: str) -> dict[str, Any]:
         """Return the JSON that the local server's own page ``/_peagle/<path>`` answers.

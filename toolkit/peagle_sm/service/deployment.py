@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from peagle_sm.aws.session import Session
-from peagle_sm.core.errors import PeagleError, PlanRefused
+from peagle_sm.core.errors import Interrupted, PeagleError, PlanRefused
 from peagle_sm.core.records import Plan
 from peagle_sm.core.spec import EndpointSpec
 from peagle_sm.service.bringup import Run, arm, create, follow
@@ -47,6 +47,21 @@ def deploy(
         CredentialsError, ServiceFault: AWS refused or did not answer; what was created is cleaned up.
     """
     pacing = pacing or Pacing.for_session(session)
+    try:
+        plan, found = _agree(spec, session, confirm, pacing)
+    except KeyboardInterrupt:
+        raise Interrupted("Interrupted: nothing was created.") from None
+    run = Run(plan, session, pacing, Reporter(progress, pacing, plan.usd_per_hour))
+    if found.serves:
+        _take_up_what_serves(run, found)
+    else:
+        _bring_up(run, found, wait)
+    return Endpoint(run.name, session, pacing=pacing)
+
+
+def _agree(
+    spec: EndpointSpec, session: Session, confirm: Callable[[Plan], bool] | None, pacing: Pacing
+) -> tuple[Plan, Survey]:
     plan = plan_for(spec, session)
     _refuse(plan)
     found = survey(session, plan)
@@ -59,25 +74,23 @@ def deploy(
         # The lifetime counts from the start, not from when the question was asked.
         plan = plan_for(spec, session)
         found = survey(session, plan)
-    run = Run(plan, session, pacing, Reporter(progress, pacing, plan.usd_per_hour))
-    run.report("check", f"plan for {run.name} accepted", status=found.state)
-    if found.serves:
-        _take_up_what_serves(run, found)
-    else:
-        _bring_up(run, found, wait)
-    return Endpoint(run.name, session, pacing=pacing)
+    return plan, found
 
 
 def _take_up_what_serves(run: Run, found: Survey) -> None:
     # Traffic may depend on it: a failure or Ctrl-C from here on must not delete it.
-    arm(run, found)
-    follow(run)
-    run.report("ready", f"endpoint {run.name} was in service already", status="InService")
+    try:
+        arm(run, found)
+        follow(run)
+        run.report("ready", f"endpoint {run.name} was in service already", status="InService")
+    except KeyboardInterrupt:
+        raise Interrupted(f"Interrupted: endpoint {run.name} was there before and is left as it is.") from None
 
 
 def _bring_up(run: Run, found: Survey, wait: bool) -> None:
     run.may_exist = found.state == "creating"
     try:
+        run.report("check", f"plan for {run.name} accepted", status=found.state)
         arm(run, found)
         create(run, found)
         if wait:

@@ -1,0 +1,360 @@
+"""A small AWS in memory: the calls that a deploy makes, with a fault on demand at each of them.
+
+It behaves as AWS does where it matters for the bill: Creating takes time and refuses deletion, a deletion
+takes time, a schedule that is due deletes. What it must never see is an endpoint without its schedule.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from botocore.exceptions import ClientError, ConnectionClosedError
+
+Params = dict[str, Any]
+START = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
+ACCOUNT = "123456789012"
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/peagle-sm-test"
+
+
+def client_error(operation: str, code: str, message: str, status: int = 400) -> ClientError:
+    answer: Any = {
+        "Error": {"Code": code, "Message": message},
+        "ResponseMetadata": {"HTTPStatusCode": status, "RequestId": "req-1"},
+    }
+    return ClientError(answer, operation)
+
+
+class Clock:
+    """Time that passes only in sleep()."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> datetime:
+        return START + timedelta(seconds=self.seconds)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+@dataclass
+class Row:
+    """One resource."""
+
+    created: datetime
+    params: Params
+    tags: dict[str, str] = field(default_factory=dict)
+    ready_at: float = 0.0
+    gone_at: float | None = None
+    config: str = ""
+    outcome: str = "InService"
+    reason: str | None = None
+
+
+Fault = Callable[["FakeAws", int, str], BaseException | None]
+
+
+class FakeAws:
+    """The state, the call log, and the faults: ``before`` stops a call, ``after`` loses its answer."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.clock = clock or Clock()
+        self.endpoints: dict[str, Row] = {}
+        self.configs: dict[str, Row] = {}
+        self.models: dict[str, Row] = {}
+        self.schedules: dict[str, Params] = {}
+        self.calls: list[str] = []
+        self.before: Fault = lambda aws, number, operation: None
+        self.after: Fault = lambda aws, number, operation: None
+        self.create_s = 60.0
+        self.delete_s = 20.0
+        self.outcome = "InService"
+        self.reason: str | None = None
+        self.unguarded: list[str] = []
+        self.log_lines: list[str] = []
+
+    def everything(self) -> list[str]:
+        self._settle()
+        return (
+            [f"endpoint/{name}" for name in self.endpoints]
+            + [f"endpoint-config/{name}" for name in self.configs]
+            + [f"model/{name}" for name in self.models]
+            + [f"schedule/{name}" for name in self.schedules]
+        )
+
+    def call(self, operation: str, action: Callable[[], Params]) -> Params:
+        number = len(self.calls)
+        self.calls.append(operation)
+        self._settle()
+        if (fault := self.before(self, number, operation)) is not None:
+            raise fault
+        try:
+            return action()
+        finally:
+            self._look_for_unguarded(operation)
+            if (fault := self.after(self, number, operation)) is not None:
+                raise fault  # in place of the answer, whatever that was
+
+    def _look_for_unguarded(self, operation: str) -> None:
+        guarded = {json.loads(one["Target"]["Input"])["EndpointName"] for one in self.schedules.values()}
+        for name, row in self.endpoints.items():
+            if row.tags.get("peagle-sm:managed-by") == "peagle-sm" and name not in guarded:
+                self.unguarded.append(f"{name} after {operation}")
+
+    def _settle(self) -> None:
+        now = self.clock.seconds
+        for name, row in list(self.endpoints.items()):
+            if row.gone_at is not None and now >= row.gone_at:
+                del self.endpoints[name]
+
+    def status(self, row: Row) -> str:
+        if row.gone_at is not None:
+            return "Deleting"
+        return "Creating" if self.clock.seconds < row.ready_at else row.outcome
+
+    def client(self, service: str, **_: Any) -> Any:
+        return {"sagemaker": SageMaker, "scheduler": Scheduler, "sts": Sts, "logs": Logs}[service](self)
+
+    region_name = "us-east-1"
+    profile_name = "default"
+
+
+def _tags(params: Params) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in params.get("Tags", [])}
+
+
+class Pages:
+    def __init__(self, rows: Callable[[Params], Params]) -> None:
+        self._rows = rows
+
+    def paginate(self, **params: Any) -> Iterator[Params]:
+        yield self._rows(params)
+
+
+class SageMaker:
+    def __init__(self, aws: FakeAws) -> None:
+        self.aws = aws
+        self.kinds = {"endpoint": aws.endpoints, "endpoint-config": aws.configs, "model": aws.models}
+
+    def _arn(self, kind: str, name: str) -> str:
+        return f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:{kind}/{name}"
+
+    def _get(self, operation: str, kind: str, name: str) -> Row:
+        rows = self.kinds[kind]
+        if name not in rows:
+            raise client_error(operation, "ValidationException", f'Could not find {kind} "{self._arn(kind, name)}".')
+        return rows[name]
+
+    def _add(self, operation: str, kind: str, name: str, params: Params) -> Row:
+        if name in self.kinds[kind]:
+            message = f'Cannot create already existing {kind} "{self._arn(kind, name)}".'
+            raise client_error(operation, "ValidationException", message)
+        row = self.kinds[kind][name] = Row(self.aws.clock.now(), params, _tags(params))
+        return row
+
+    def create_model(self, **params: Any) -> Params:
+        return self.aws.call(
+            "CreateModel", lambda: {"x": self._add("CreateModel", "model", params["ModelName"], params)}
+        )
+
+    def create_endpoint_config(self, **params: Any) -> Params:
+        name = params["EndpointConfigName"]
+        return self.aws.call(
+            "CreateEndpointConfig",
+            lambda: {"x": self._add("CreateEndpointConfig", "endpoint-config", name, params)},
+        )
+
+    def create_endpoint(self, **params: Any) -> Params:
+        def act() -> Params:
+            self._get("CreateEndpoint", "endpoint-config", params["EndpointConfigName"])
+            row = self._add("CreateEndpoint", "endpoint", params["EndpointName"], params)
+            row.ready_at = self.aws.clock.seconds + self.aws.create_s
+            row.config = params["EndpointConfigName"]
+            row.outcome, row.reason = self.aws.outcome, self.aws.reason
+            return {}
+
+        return self.aws.call("CreateEndpoint", act)
+
+    def describe_endpoint(self, EndpointName: str) -> Params:
+        def act() -> Params:
+            row = self._get("DescribeEndpoint", "endpoint", EndpointName)
+            status = self.aws.status(row)
+            return {
+                "EndpointArn": self._arn("endpoint", EndpointName),
+                "EndpointStatus": status,
+                "EndpointConfigName": row.config,
+                "CreationTime": row.created,
+                "FailureReason": row.reason if status == "Failed" else None,
+            }
+
+        return self.aws.call("DescribeEndpoint", act)
+
+    def describe_endpoint_config(self, EndpointConfigName: str) -> Params:
+        def act() -> Params:
+            row = self._get("DescribeEndpointConfig", "endpoint-config", EndpointConfigName)
+            return {**row.params, "EndpointConfigArn": self._arn("endpoint-config", EndpointConfigName)}
+
+        return self.aws.call("DescribeEndpointConfig", act)
+
+    def describe_model(self, ModelName: str) -> Params:
+        def act() -> Params:
+            row = self._get("DescribeModel", "model", ModelName)
+            return {**row.params, "ModelArn": self._arn("model", ModelName)}
+
+        return self.aws.call("DescribeModel", act)
+
+    def delete_endpoint(self, EndpointName: str) -> Params:
+        def act() -> Params:
+            row = self._get("DeleteEndpoint", "endpoint", EndpointName)
+            if self.aws.status(row) == "Creating":
+                message = f'Cannot update in-progress endpoint "{self._arn("endpoint", EndpointName)}".'
+                raise client_error("DeleteEndpoint", "ValidationException", message)
+            row.gone_at = row.gone_at or self.aws.clock.seconds + self.aws.delete_s
+            return {}
+
+        return self.aws.call("DeleteEndpoint", act)
+
+    def delete_endpoint_config(self, EndpointConfigName: str) -> Params:
+        def act() -> Params:
+            self._get("DeleteEndpointConfig", "endpoint-config", EndpointConfigName)
+            del self.aws.configs[EndpointConfigName]
+            return {}
+
+        return self.aws.call("DeleteEndpointConfig", act)
+
+    def delete_model(self, ModelName: str) -> Params:
+        def act() -> Params:
+            self._get("DeleteModel", "model", ModelName)
+            del self.aws.models[ModelName]
+            return {}
+
+        return self.aws.call("DeleteModel", act)
+
+    def get_paginator(self, operation: str) -> Pages:
+        if operation == "list_tags":
+            return Pages(lambda params: self.aws.call("ListTags", lambda: self._list_tags(params)))
+        kind, key, field_name = {
+            "list_endpoints": ("endpoint", "Endpoints", "Endpoint"),
+            "list_endpoint_configs": ("endpoint-config", "EndpointConfigs", "EndpointConfig"),
+            "list_models": ("model", "Models", "Model"),
+        }[operation]
+        return Pages(
+            lambda params: self.aws.call(
+                operation, lambda: {key: self._rows(kind, field_name, params.get("NameContains", ""))}
+            )
+        )
+
+    def _rows(self, kind: str, field_name: str, part: str) -> list[Params]:
+        return [
+            {
+                f"{field_name}Name": name,
+                f"{field_name}Arn": self._arn(kind, name),
+                "CreationTime": row.created,
+                **({"EndpointStatus": self.aws.status(row)} if kind == "endpoint" else {}),
+            }
+            for name, row in self.kinds[kind].items()
+            if part in name
+        ]
+
+    def _list_tags(self, params: Params) -> Params:
+        kind, name = params["ResourceArn"].rsplit(":", 1)[1].split("/")
+        row = self._get("ListTags", kind, name)
+        return {"Tags": [{"Key": key, "Value": value} for key, value in row.tags.items()]}
+
+
+class Scheduler:
+    def __init__(self, aws: FakeAws) -> None:
+        self.aws = aws
+
+    def create_schedule(self, **params: Any) -> Params:
+        def act() -> Params:
+            if params["Name"] in self.aws.schedules:
+                message = f"Schedule {params['Name']} already exists."
+                raise client_error("CreateSchedule", "ConflictException", message, 409)
+            self.aws.schedules[params["Name"]] = params
+            return {}
+
+        return self.aws.call("CreateSchedule", act)
+
+    def update_schedule(self, **params: Any) -> Params:
+        def act() -> Params:
+            self._get("UpdateSchedule", params["Name"])
+            self.aws.schedules[params["Name"]] = params
+            return {}
+
+        return self.aws.call("UpdateSchedule", act)
+
+    def get_schedule(self, Name: str) -> Params:
+        return self.aws.call("GetSchedule", lambda: dict(self._get("GetSchedule", Name)))
+
+    def delete_schedule(self, Name: str) -> Params:
+        def act() -> Params:
+            self._get("DeleteSchedule", Name)
+            del self.aws.schedules[Name]
+            return {}
+
+        return self.aws.call("DeleteSchedule", act)
+
+    def get_paginator(self, operation: str) -> Pages:
+        assert operation == "list_schedules"
+        return Pages(
+            lambda params: self.aws.call(
+                "ListSchedules",
+                lambda: {
+                    "Schedules": [
+                        {"Name": name} for name in self.aws.schedules if name.startswith(params["NamePrefix"])
+                    ]
+                },
+            )
+        )
+
+    def _get(self, operation: str, name: str) -> Params:
+        if name not in self.aws.schedules:
+            raise client_error(
+                operation, "ResourceNotFoundException", f"Schedule {name} does not exist.", 404
+            )
+        return self.aws.schedules[name]
+
+
+class Sts:
+    def __init__(self, aws: FakeAws) -> None:
+        self.aws = aws
+
+    def get_caller_identity(self) -> Params:
+        return self.aws.call("GetCallerIdentity", lambda: {"Account": ACCOUNT})
+
+
+class Logs:
+    def __init__(self, aws: FakeAws) -> None:
+        self.aws = aws
+
+    def describe_log_streams(self, **_: Any) -> Params:
+        return self.aws.call("DescribeLogStreams", lambda: {"logStreams": [{"logStreamName": "AllTraffic/i-1"}]})
+
+    def get_log_events(self, **params: Any) -> Params:
+        events = [{"timestamp": i, "message": line} for i, line in enumerate(self.aws.log_lines)]
+        return self.aws.call("GetLogEvents", lambda: {"events": events[-params["limit"] :]})
+
+
+def lost(operation: str) -> BaseException:
+    """The connection broke: whether the call was carried out is unknown to the caller."""
+    return ConnectionClosedError(endpoint_url=f"https://fake/{operation}")
+
+
+def denied(operation: str) -> BaseException:
+    return client_error(operation, "AccessDeniedException", f"not authorized to perform: {operation}")
+
+
+def broken(operation: str) -> BaseException:
+    return client_error(operation, "InternalFailure", "internal", 500)
+
+
+def throttled(operation: str) -> BaseException:
+    return client_error(operation, "ThrottlingException", "Rate exceeded", 400)

@@ -1,0 +1,41 @@
+"""The session, the pace and the spec of these tests, over the AWS in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peagle_sm.aws.session import Session
+from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.service import Pacing
+from tests.service.fakes import ROLE, FakeAws
+
+
+def session_of(aws: FakeAws) -> Session:
+    return Session.from_boto3(aws, clock=aws.clock.now)
+
+
+def pacing_of(aws: FakeAws) -> Pacing:
+    return Pacing(
+        clock=aws.clock.now,
+        monotonic=aws.clock.monotonic,
+        sleep=aws.clock.sleep,
+        poll_s=15.0,
+        delete_timeout_s=600,
+    )
+
+
+def make_spec(name: str = "demo", **changes: Any) -> EndpointSpec:
+    fields: dict[str, Any] = {
+        "name": name,
+        "model": "gpt-oss-20b",
+        "source": "container",
+        "image": "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker",
+        "model_uri": "s3://bucket/target/",
+        "head_uri": "s3://bucket/head/",
+        "speculation": {"mode": "p-eagle", "num_speculative_tokens": 3, "draft_head": "mine"},
+        "placement": {"instance_types": ["ml.g7e.2xlarge"]},
+        "lifecycle": {"max_lifetime_hours": 8},
+        "execution_role_arn": ROLE,
+        "scheduler_role_arn": ROLE,
+    }
+    return EndpointSpec(**{**fields, **changes})
