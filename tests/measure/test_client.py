@@ -83,9 +83,15 @@ SUMMARY = Summary(4, 3.5, "length", Acceptance(1, (1, 1, 0)))
 def test_a_whole_answer_carries_token_ids_and_the_drafts_of_the_request() -> None:
     endpoint = ScriptedEndpoint(BODY, SUMMARY)
     ticks = clock()
-    answer = asker(endpoint, max_tokens=4, monotonic=lambda: next(ticks))(PROMPT)
+    answer = asker(endpoint, max_tokens=4, salt="run 1", monotonic=lambda: next(ticks))(PROMPT)
     assert endpoint.asked == [
-        {"prompt": "def f():", "max_tokens": 4, "temperature": 0.0, "return_token_ids": True}
+        {
+            "cache_salt": "run 1",
+            "prompt": "def f():",
+            "max_tokens": 4,
+            "temperature": 0.0,
+            "return_token_ids": True,
+        }
     ]
     assert (answer.seconds, answer.ttft_ms) == (2.5, None)
     assert answer.output.identity == (5, 6, 7, 8)
@@ -94,7 +100,8 @@ def test_a_whole_answer_carries_token_ids_and_the_drafts_of_the_request() -> Non
 
 def test_a_streamed_answer_has_a_first_token_time_and_compares_by_text() -> None:
     ticks = clock()
-    ask = asker(ScriptedEndpoint(BODY, SUMMARY), max_tokens=4, stream=True, monotonic=lambda: next(ticks))
+    endpoint = ScriptedEndpoint(BODY, SUMMARY)
+    ask = asker(endpoint, max_tokens=4, salt="run 1", stream=True, monotonic=lambda: next(ticks))
     answer = ask(PROMPT)
     assert (answer.seconds, answer.ttft_ms) == (2.5, 3.5)
     assert answer.output.identity == "abc"
@@ -103,13 +110,13 @@ def test_a_streamed_answer_has_a_first_token_time_and_compares_by_text() -> None
 
 def test_a_streamed_answer_without_speculation_reports_no_drafts() -> None:
     summary = Summary(4, 3.5, "stop", None)
-    answer = asker(ScriptedEndpoint(BODY, summary), max_tokens=4, stream=True)(PROMPT)
+    answer = asker(ScriptedEndpoint(BODY, summary), max_tokens=4, salt="run 1", stream=True)(PROMPT)
     assert answer.output.drafts is None
     assert answer.output.histogram == ()
 
 
 def test_every_request_of_a_prompt_is_the_same() -> None:
-    assert request_body(PROMPT, 8) == request_body(Prompt("other id", PROMPT.text), 8)
+    assert request_body(PROMPT, 8, "run 1") == request_body(Prompt("other id", PROMPT.text), 8, "run 1")
 
 
 def test_an_answer_without_speculation() -> None:

@@ -37,13 +37,16 @@ class Invokable(Protocol):
     def stream(self, body: Mapping[str, Any] | None = None) -> Stream: ...  # noqa: D102
 
 
-def request_body(prompt: Prompt, max_tokens: int) -> dict[str, Any]:
+def request_body(prompt: Prompt, max_tokens: int, salt: str) -> dict[str, Any]:
     """The completion request that every arm gets, byte for byte the same.
 
     ``return_token_ids`` is vLLM's: outputs are then compared by token id, not by text. A natural
     end counts (no ``ignore_eos``): greedy modes that agree end at the same token.
+    ``cache_salt`` keeps a run from finding the prompts of an earlier one in the prefix cache: an
+    engine that stays up from one comparison to the next would otherwise skip its prefill.
     """
     return {
+        "cache_salt": salt,
         "prompt": prompt.text,
         "max_tokens": max_tokens,
         "temperature": TEMPERATURE,
@@ -55,20 +58,21 @@ def asker(
     endpoint: Invokable,
     *,
     max_tokens: int,
+    salt: str,
     stream: bool = False,
     monotonic: Callable[[], float] = time.perf_counter,
 ) -> Ask:
     """A function that sends a prompt to ``endpoint`` and waits for the whole answer."""
 
     def whole(prompt: Prompt) -> Answer:
-        body = request_body(prompt, max_tokens)
+        body = request_body(prompt, max_tokens, salt)
         began = monotonic()
         completion = endpoint.invoke(body)
         seconds = monotonic() - began
         return Answer(parse_completion(completion.raw), seconds)
 
     def streamed(prompt: Prompt) -> Answer:
-        body = request_body(prompt, max_tokens)
+        body = request_body(prompt, max_tokens, salt)
         began = monotonic()
         answer = endpoint.stream(body)
         for _ in answer:

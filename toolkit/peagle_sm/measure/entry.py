@@ -22,7 +22,7 @@ def run_job(job: Callable[[Reporter], int], reporter: Reporter | None = None) ->
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         code = job(reporter)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Interrupted):
         reporter.say("interrupted; everything that was started has been ended")
         code = Interrupted.exit_code
     except PeagleError as error:

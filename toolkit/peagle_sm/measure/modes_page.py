@@ -21,7 +21,7 @@ they say nothing about a large model on a GPU.
 This page is written by `scripts/bench-modes`; do not edit it.
 
 - Concurrency 1, temperature 0, the same request to every mode, engines up together and taking turns prompt
-  by prompt in an order that rotates; warm-up is not counted.
+  by prompt in an order that rotates; warm-up is not counted, and no run finds another's prompts cached.
 - OTPS: all output tokens by all seconds of wall time, as the caller of the endpoint sees them{streamed}.
 - Speed-ups are paired by prompt; brackets hold a 95% interval over prompts (bootstrap, {resamples} resamples,
   widened for small samples). "not shown" means that the interval includes 1.

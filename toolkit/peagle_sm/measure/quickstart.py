@@ -33,7 +33,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--prompts", type=int, default=64, help="HumanEval prompts (default 64)")
     parser.add_argument("--max-tokens", type=int, default=128, help="tokens per answer at most (default 128)")
     parser.add_argument("--seed", type=int, default=0, help="chooses prompts and resamples (default 0)")
-    parser.add_argument("--at-once", type=int, default=3, help="engines started at the same time (default 3)")
+    parser.add_argument("--one-by-one", action="store_true", help="start an engine when the last one is up")
     parser.add_argument("--output", type=Path, default=Path("results/quickstart.json"))
     return parser.parse_args(words)
 
@@ -44,7 +44,7 @@ def job(options: argparse.Namespace, reporter: Reporter) -> int:
     prompts = workload.choose(every, options.prompts, options.seed)
     with LocalStack(reporter.say) as stack:
         with reporter.phase("deploy the three modes"):
-            endpoints = stack.deploy({mode: spec_of(mode) for mode in MODES}, at_once=options.at_once)
+            endpoints = stack.deploy({mode: spec_of(mode) for mode in MODES}, together=not options.one_by_one)
         arms = [arm_of(endpoint, mode) for mode, endpoint in zip(MODES, endpoints.values(), strict=True)]
         with reporter.phase(f"answer {len(prompts)} prompts in turns"):
             run = measure(
@@ -116,7 +116,7 @@ def _show(run: Run) -> None:
 def stream_live(endpoint: Invokable, prompt: Prompt) -> dict[str, Any]:
     """Write one answer to stdout as it comes; return its time to first token and tokens per second."""
     print(f"{prompt.id}, streamed:\n{prompt.text}", end="", flush=True)
-    stream = endpoint.stream(request_body(prompt, _STREAMED_TOKENS))
+    stream = endpoint.stream(request_body(prompt, _STREAMED_TOKENS, "streamed"))
     for chunk in stream:
         print(chunk.text, end="", flush=True)
     summary = stream.summary

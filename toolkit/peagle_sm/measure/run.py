@@ -75,7 +75,9 @@ def measure(
             f"{len(prompts)} prompts; a comparison with an interval needs at least {_FEWEST}",
             next_step="ask for more prompts",
         )
-    asks = {arm.name: asker(endpoints[arm.name], max_tokens=max_tokens, stream=stream) for arm in arms}
+    asks = {
+        arm.name: asker(endpoints[arm.name], max_tokens=max_tokens, salt=title, stream=stream) for arm in arms
+    }
     before = load_now()
     with reporter.turns(title, len(prompts) * len(arms)) as tick:
         samples = run_turns(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import signal
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,10 +15,11 @@ from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.spec import EndpointSpec
 from peagle_sm.local import lifecycle
 from peagle_sm.measure import leftovers
-from peagle_sm.service import Endpoint, delete, deploy
+from peagle_sm.service import Endpoint, Event, delete, deploy
 from peagle_sm.service import leftovers as resources_of_ours
 
 Say = Callable[[str], None]
+_TELL_EVERY_S = 10.0
 _GONE_S = 15.0  #: how long a process may take to leave after its server said it was down
 
 
@@ -28,12 +30,13 @@ class LocalStack:
     :meth:`close`, :attr:`left` names what was found to remain; empty is the proof.
     """
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self, say: Say, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._say = say
+        self._monotonic = monotonic
         self._port: int | None = None
         self._session: Session | None = None
         self._seen: set[leftovers.ProcessRecord] = set()
-        self._endpoints: dict[str, Endpoint] = {}
+        self._endpoints: list[str] = []
         self.left: list[str] = []
 
     def __enter__(self) -> Self:
@@ -53,7 +56,8 @@ class LocalStack:
         if self._port is not None:
             if error is not None:
                 self._say("   cleaning up: ending the local SageMaker and its engines")
-            self.close()
+            with _undisturbed():
+                self.close()
 
     @property
     def session(self) -> Session:
@@ -66,29 +70,38 @@ class LocalStack:
             raise RuntimeError("the local SageMaker is not up: use `with LocalStack(...) as stack`")
         return self._session
 
-    def deploy(self, specs: Mapping[str, EndpointSpec], *, at_once: int = 3) -> dict[str, Endpoint]:
-        """Deploy every spec, ``at_once`` of them at a time, and return the endpoints by key.
+    def deploy(self, specs: Mapping[str, EndpointSpec], *, together: bool = True) -> dict[str, Endpoint]:
+        """Deploy every spec and return the endpoints, in service, by key.
+
+        ``together`` starts all engines before the first is waited for: it asks for each endpoint
+        without waiting, and then deploys the same spec again, which takes up what is there.
 
         Raises:
             PeagleError: the first failure; what that deploy made was cleaned up by it.
+            Interrupted: Ctrl-C, likewise.
         """
-        pool = ThreadPoolExecutor(max_workers=at_once)
         try:
-            running = {key: pool.submit(self._deploy_one, spec) for key, spec in specs.items()}
-            made = {key: future.result() for key, future in running.items()}
+            if together:
+                for spec in specs.values():
+                    deploy(spec, session=self.session, wait=False)
+                    self._endpoints.append(spec.name)
+            return {key: self._deploy_one(spec) for key, spec in specs.items()}
         finally:
-            # On Ctrl-C the threads are not waited for: closing the server ends what they wait for.
-            pool.shutdown(wait=False, cancel_futures=True)
             with contextlib.suppress(PeagleError, OSError):
                 self._watch()
-        self._endpoints.update({endpoint.name: endpoint for endpoint in made.values()})
-        return made
 
     def _deploy_one(self, spec: EndpointSpec) -> Endpoint:
-        began = time.monotonic()
-        # A session of its own: boto3 cannot make clients in two threads at once.
-        endpoint = deploy(spec, session=make_session(local=self.session.local))
-        self._say(f"   {spec.name} is InService after {time.monotonic() - began:.0f} s")
+        told = self._monotonic()
+
+        def tell(event: Event) -> None:
+            nonlocal told
+            if event.phase == "ready" or self._monotonic() - told > _TELL_EVERY_S:
+                told = self._monotonic()
+                self._say(f"   {spec.name}: {event.status or event.message} after {event.elapsed_s:.0f} s")
+
+        endpoint = deploy(spec, session=self.session, progress=tell)
+        if spec.name not in self._endpoints:
+            self._endpoints.append(spec.name)
         return endpoint
 
     def delete(self, names: Sequence[str]) -> None:
@@ -96,15 +109,14 @@ class LocalStack:
         if names:
             report = delete(list(names), session=self.session)
             self._say(f"   deleted: {', '.join(report.deleted)}")
-        for name in names:
-            self._endpoints.pop(name, None)
+        self._endpoints = [name for name in self._endpoints if name not in names]
 
     def delete_all(self) -> list[str]:
         """Delete whatever was deployed; return ``kind/name`` of every resource that is still listed.
 
         Asked twice: by what this project tagged, and by plain List calls without any filter.
         """
-        self.delete(list(self._endpoints))
+        self.delete(self._endpoints)
         listed = leftovers.list_resources(self.session.client)
         return sorted({*resources_of_ours(self.session), *listed})
 
@@ -125,8 +137,8 @@ class LocalStack:
         with contextlib.suppress(PeagleError, OSError):
             self._watch()
         lifecycle.down(port)
-        give_up = time.monotonic() + _GONE_S
-        while (alive := leftovers.survivors(self._seen)) and time.monotonic() < give_up:
+        give_up = self._monotonic() + _GONE_S
+        while (alive := leftovers.survivors(self._seen)) and self._monotonic() < give_up:
             time.sleep(0.2)
         self.left = alive
         return alive
@@ -136,3 +148,16 @@ class LocalStack:
         status = lifecycle.find_server(self._port)
         engines = [row["pid"] for row in self.engines() if row.get("pid")] if self._session else []
         self._seen |= leftovers.processes_of(status.pid, engines)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """A second Ctrl-C must not stop the clean-up of the first: it takes seconds, and leaves nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
