@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import concurrent.futures.thread
 import os
+import shutil
 import sys
 import tempfile
+import threading
+import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,10 +60,29 @@ def pytest_configure() -> None:
 
 
 def pytest_unconfigure() -> None:
-    """Removes the state that the tests wrote."""
-    import shutil
-
+    """Removes the state that the tests wrote, and ends even when a test left a thread that never would."""
     shutil.rmtree(Path(os.environ["XDG_STATE_HOME"]).parent, ignore_errors=True)
+    left = _threads_left(wait_s=5)
+    for thread in left:
+        frame = sys._current_frames().get(thread.ident or 0)
+        stack = "".join(traceback.format_stack(frame)) if frame else ""
+        print(f"a test left this thread behind: {thread.name}\n{stack}", file=sys.stderr)
+    if left:
+        # The interpreter would wait for it forever, and a run that hangs tells nobody why.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def _threads_left(wait_s: float) -> list[threading.Thread]:
+    """The threads that keep the interpreter from ending, after some patience; pools end by themselves."""
+    deadline = time.monotonic() + wait_s
+    others = [t for t in threading.enumerate() if t is not threading.main_thread() and not t.daemon]
+    pooled = concurrent.futures.thread._threads_queues
+    for thread in others:
+        if thread not in pooled:
+            thread.join(max(0.0, deadline - time.monotonic()))
+    return [thread for thread in others if thread.is_alive() and thread not in pooled]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
