@@ -81,8 +81,8 @@ class _Resolver:
         elif self.source == "jumpstart" and self.jumpstart is None:
             self._gap(
                 "source",
-                f"JumpStart's spec of {spec.model!r} (id {self.model.jumpstart_model_id or 'not found'}) is not "
-                "in the catalogue: its image, artifact keys and environment are missing",
+                f"JumpStart's spec of {spec.model!r} (id {self.model.jumpstart_model_id or 'not found'}) is "
+                "not in the catalogue: its image, artifact keys and environment are missing",
                 "Use source: container with model_uri and head_uri, or a model whose JumpStart spec is "
                 f"known: {', '.join(sorted(catalog.jumpstart))}.",
             )
@@ -106,7 +106,7 @@ class _Resolver:
                 else f"no {mode} head is known for model {spec.model!r} ({known})"
             )
             # a P-EAGLE head that JumpStart ships comes with its spec; that one is named missing already
-            if self.source != "jumpstart" or mode == "eagle3":
+            if self.source != "jumpstart" or self.jumpstart is not None or mode == "eagle3":
                 self._gap(
                     "speculation.draft_head",
                     f"speculation.draft_head: found nothing; {needed}",

@@ -40,7 +40,7 @@ EnvironmentText = Annotated[str, BeforeValidator(_as_environment_text)]
 EnvironmentName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=1024)]
 S3Prefix = Annotated[str, Field(pattern=_S3_URI, max_length=1024)]
 _NetworkId = Annotated[str, Field(pattern=r"^[-0-9a-zA-Z]+$", max_length=32)]
-RoleArn = Annotated[str, Field(pattern=_ROLE_ARN, min_length=20, max_length=2048)]
+RoleArn = Annotated[str, Field(pattern=_ROLE_ARN, max_length=2048)]
 
 
 def _allowed_in_tag(char: str) -> bool:

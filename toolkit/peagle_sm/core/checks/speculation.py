@@ -79,21 +79,4 @@ def ignored_speculation(draft: Draft) -> Iterator[Note]:
             yield Note("info", f"speculation.{field}: {value!r} has no effect with mode none")
 
 
-@check(
-    "head-uri",
-    why="Without its files in the channel the engine does not start.",
-    source="SageMaker API: AdditionalModelDataSources",
-    remedy="Set head_uri to the S3 prefix of the head's files.",
-)
-def head_uri(draft: Draft) -> Iterator[Note]:
-    """A head whose weights are nowhere, when no other gap says so already."""
-    named = {gap.field for gap in draft.gaps}
-    if (
-        draft.speculating
-        and draft.head_uri is None
-        and not named & {"head_uri", "speculation.draft_head", "source"}
-    ):
-        yield Note("error", f"head_uri: found nothing; the weights of head {draft.head_id!r} are missing")
-
-
-CHECKS: tuple[Check, ...] = (trained_depth, head_fits, ignored_speculation, head_uri)
+CHECKS: tuple[Check, ...] = (trained_depth, head_fits, ignored_speculation)

@@ -1,0 +1,329 @@
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.payloads import names_for, schedule_name
+from peagle_sm.core.plan import Context, Plan, Request, make_plan
+from peagle_sm.core.spec import ENDPOINT_NAME, EndpointSpec, load_spec
+from tests.core.support import AWS, CONTAINER, GPT, LOCAL, NOW, ROLE, SCHEDULER_ROLE, TINY, breaches, plan_of
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "docs" / "examples").glob("*.yaml"))
+_EXPIRES = "2026-11-20T16:30:15+00:00"
+
+
+def _context_for(spec: EndpointSpec) -> Context:
+    return LOCAL if spec.model == "tiny-code" else AWS
+
+
+def _container(plan: Plan) -> dict[str, Any]:
+    container: dict[str, Any] = plan.requests[1].parameters["PrimaryContainer"]
+    return container
+
+
+def _variant(plan: Plan) -> dict[str, Any]:
+    variant: dict[str, Any] = plan.requests[2].parameters["ProductionVariants"][0]
+    return variant
+
+
+def test_the_whole_plan_of_the_stand_in() -> None:
+    plan = plan_of(TINY, "tags: {team: search}", LOCAL)
+    digest = plan.spec_hash
+    name = f"demo-{digest[:8]}"
+    tags = [
+        {"Key": "peagle-sm:managed-by", "Value": "peagle-sm"},
+        {"Key": "peagle-sm:endpoint", "Value": "demo"},
+        {"Key": "peagle-sm:spec-hash", "Value": digest},
+        {"Key": "peagle-sm:mode", "Value": "p-eagle"},
+        {"Key": "peagle-sm:idle-minutes", "Value": "60"},
+        {"Key": "peagle-sm:grace-minutes", "Value": "10"},
+        {"Key": "peagle-sm:expires", "Value": _EXPIRES},
+        {"Key": "team", "Value": "search"},
+    ]
+    expiry = datetime(2026, 11, 20, 16, 30, 15, tzinfo=UTC)
+    s3 = {"S3DataType": "S3Prefix", "CompressionType": "None"}
+    assert plan.requests == (
+        Request(
+            "scheduler",
+            "create_schedule",
+            {
+                "Name": "peagle-demo-lifetime",
+                "Description": "peagle-sm: deletes endpoint demo at the end of its lifetime",
+                "ScheduleExpression": "rate(10 minutes)",
+                "StartDate": expiry,
+                "EndDate": expiry.replace(day=21),
+                "State": "ENABLED",
+                "FlexibleTimeWindow": {"Mode": "OFF"},
+                "ActionAfterCompletion": "DELETE",
+                "Target": {
+                    "Arn": "arn:aws:scheduler:::aws-sdk:sagemaker:deleteEndpoint",
+                    "RoleArn": SCHEDULER_ROLE,
+                    "Input": '{"EndpointName": "demo"}',
+                },
+            },
+        ),
+        Request(
+            "sagemaker",
+            "create_model",
+            {
+                "ModelName": name,
+                "PrimaryContainer": {
+                    "Image": "123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:0.32.0-cpu",
+                    "ModelDataSource": {"S3DataSource": {"S3Uri": "s3://stand-in/target/", **s3}},
+                    "Environment": {
+                        "SM_VLLM_MAX_MODEL_LEN": "8192",
+                        "SM_VLLM_MODEL": "/opt/ml/model",
+                        "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS": "detailed",
+                        "SM_VLLM_SPECULATIVE_CONFIG": '{"method":"eagle3",'
+                        '"model":"/opt/ml/additional-model-data-sources/eagle",'
+                        '"num_speculative_tokens":7,"parallel_drafting":true}',
+                        "SM_VLLM_TENSOR_PARALLEL_SIZE": "1",
+                    },
+                    "AdditionalModelDataSources": [
+                        {"ChannelName": "eagle", "S3DataSource": {"S3Uri": "s3://stand-in/p-eagle/", **s3}}
+                    ],
+                },
+                "ExecutionRoleArn": ROLE,
+                "EnableNetworkIsolation": True,
+                "Tags": tags,
+            },
+        ),
+        Request(
+            "sagemaker",
+            "create_endpoint_config",
+            {
+                "EndpointConfigName": name,
+                "ProductionVariants": [
+                    {
+                        "ModelName": name,
+                        "VariantName": "AllTraffic",
+                        "InitialInstanceCount": 1,
+                        "ModelDataDownloadTimeoutInSeconds": 3600,
+                        "ContainerStartupHealthCheckTimeoutInSeconds": 3600,
+                        "RoutingConfig": {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"},
+                        "InstanceType": "ml.c7i.2xlarge",
+                    }
+                ],
+                "Tags": tags,
+            },
+        ),
+        Request(
+            "sagemaker",
+            "create_endpoint",
+            {"EndpointName": "demo", "EndpointConfigName": name, "Tags": tags},
+        ),
+    )
+    assert not plan.refused
+    assert (plan.usd_per_hour, plan.max_usd, plan.price_source) == (0.0, 0.0, "local: nothing is billed")
+
+
+def test_jumpstarts_own_environment_is_sent() -> None:
+    container = _container(plan_of(GPT))
+    assert container["Image"] == (
+        "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.18.0-gpu-py312-cu129-ubuntu22.04-sagemaker"
+    )
+    assert container["Environment"] == {
+        "HF_MODEL_ID": "/opt/ml/model",
+        "MODEL_CACHE_ROOT": "/opt/ml/model",
+        "SAGEMAKER_CONTAINER_LOG_LEVEL": "20",
+        "SAGEMAKER_ENV": "1",
+        "SAGEMAKER_MODEL_SERVER_TIMEOUT": "3600",
+        "SAGEMAKER_MODEL_SERVER_WORKERS": "1",
+        "SAGEMAKER_PROGRAM": "inference.py",
+        "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code",
+        "SM_VLLM_MAX_MODEL_LEN": "8192",
+        "SM_VLLM_SPECULATIVE_CONFIG": '{"method":"eagle3",'
+        '"model":"/opt/ml/additional-model-data-sources/eagle","num_speculative_tokens":3,"parallel_drafting":true}',
+        "SM_VLLM_TENSOR_PARALLEL_SIZE": "1",
+        "TENSOR_PARALLEL_DEGREE": "1",
+        "TIKTOKEN_ENCODINGS_BASE": "/opt/ml/model",
+    }
+    assert container["ModelDataSource"]["S3DataSource"]["S3Uri"] == (
+        "s3://jumpstart-cache-prod-us-east-1/openai-reasoning/openai-reasoning-gpt-oss-20b/artifacts/"
+        "inference-prepack/v1.0.0/"
+    )
+    assert container["AdditionalModelDataSources"][0]["S3DataSource"]["S3Uri"] == (
+        "s3://jumpstart-cache-prod-us-east-1/lmi-eagle-heads/models/gpt-oss-20b-p-eagle/"
+    )
+
+
+def test_without_speculation_jumpstart_gets_no_head() -> None:
+    container = _container(plan_of(GPT, "speculation: {mode: none}"))
+    assert "AdditionalModelDataSources" not in container
+    assert "SM_VLLM_SPECULATIVE_CONFIG" not in container["Environment"]
+
+
+def test_eagle3_through_jumpstart_takes_a_head_of_ones_own() -> None:
+    plan = plan_of(GPT, "speculation: {mode: eagle3, draft_head: mine}\nhead_uri: s3://bucket/eagle3/")
+    container = _container(plan)
+    assert not plan.refused
+    assert container["AdditionalModelDataSources"][0]["S3DataSource"]["S3Uri"] == "s3://bucket/eagle3/"
+    assert "parallel_drafting" not in container["Environment"]["SM_VLLM_SPECULATIVE_CONFIG"]
+
+
+def test_several_types_become_pools_in_order_of_preference() -> None:
+    variant = _variant(plan_of(CONTAINER, "placement: {instance_types: [ml.g7e.2xlarge, ml.p5.4xlarge]}"))
+    assert variant["InstancePools"] == [
+        {"InstanceType": "ml.g7e.2xlarge", "Priority": 1},
+        {"InstanceType": "ml.p5.4xlarge", "Priority": 2},
+    ]
+    assert "InstanceType" not in variant
+
+
+@pytest.mark.parametrize(
+    ("extra", "ami"),
+    [
+        ("", "al2023-ami-sagemaker-inference-gpu-4-1"),
+        ("placement: {instance_types: [ml.g6e.2xlarge]}", "al2-ami-sagemaker-inference-gpu-3-1"),
+        (
+            "placement: {instance_types: [ml.g6e.2xlarge], "
+            "inference_ami_version: al2-ami-sagemaker-inference-gpu-2}",
+            "al2-ami-sagemaker-inference-gpu-2",
+        ),
+    ],
+)
+def test_the_host_ami_suits_cuda_and_gpu(extra: str, ami: str) -> None:
+    assert _variant(plan_of(GPT, extra))["InferenceAmiVersion"] == ami
+
+
+def test_images_that_strip_quotes_run_without_their_supervisor() -> None:
+    image = "image: 763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.22.1-gpu-py312-cu130-ubuntu22.04"
+    assert _container(plan_of(CONTAINER, image))["Environment"]["PROCESS_AUTO_RECOVERY"] == "false"
+
+
+def test_licence_network_and_key_reach_the_payloads() -> None:
+    plan = plan_of(
+        CONTAINER,
+        "accept_eula: true\nplacement: {instance_types: [ml.c7i.2xlarge]}\nsecurity:\n"
+        "  kms_key_id: alias/mine\n  vpc: {subnet_ids: [subnet-1], security_group_ids: [sg-1]}\n",
+    )
+    container = _container(plan)
+    assert container["ModelDataSource"]["S3DataSource"]["ModelAccessConfig"] == {"AcceptEula": True}
+    assert plan.requests[1].parameters["VpcConfig"] == {"Subnets": ["subnet-1"], "SecurityGroupIds": ["sg-1"]}
+    assert plan.requests[2].parameters["KmsKeyId"] == "alias/mine"
+
+
+def test_the_hash_covers_what_runs_and_nothing_else() -> None:
+    base = plan_of(GPT).spec_hash
+    same = ["tags: {a: b}", "lifecycle: {max_lifetime_hours: 1, idle_minutes: 20}"]
+    other = [
+        "speculation: {num_speculative_tokens: 4}",
+        "placement: {instance_count: 2}",
+        "accept_eula: true",
+    ]
+    assert [plan_of(GPT, extra).spec_hash for extra in same] == [base, base]
+    assert len({base, *(plan_of(GPT, extra).spec_hash for extra in other)}) == 4
+    later = Context(AWS.account, AWS.region, NOW.replace(year=2027))
+    assert plan_of(GPT, context=later).spec_hash == base
+
+
+def test_no_requests_while_a_fact_is_missing() -> None:
+    plan = plan_of("name: demo\nmodel: gpt-oss-20b\n")
+    assert plan.requests == ()
+    assert plan.refused
+    fields = [finding.message.partition(":")[0] for finding in plan.findings if finding.severity == "error"]
+    assert fields == ["execution_role_arn", "scheduler_role_arn"]
+
+
+def test_an_unknown_model_is_a_spec_error() -> None:
+    with pytest.raises(SpecError, match="Did you mean 'tiny-code'"):
+        plan_of("name: demo\nmodel: tinycode\n")
+
+
+@pytest.mark.parametrize(
+    ("region", "arn"),
+    [("us-gov-west-1", "arn:aws-us-gov:"), ("cn-north-1", "arn:aws-cn:"), ("eu-west-1", "arn:aws:")],
+)
+def test_the_guard_calls_sagemaker_in_the_regions_partition(region: str, arn: str) -> None:
+    plan = plan_of(GPT, f"placement: {{region: {region}}}")
+    assert plan.requests[0].parameters["Target"]["Arn"].startswith(arn)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_plans(path: Path) -> None:
+    spec = load_spec(path)
+    plan = make_plan(spec, _context_for(spec))
+    errors = [finding.message for finding in plan.findings if finding.severity == "error"]
+    if path.stem == "gemma-4-31b-it":
+        assert len(errors) == 1
+        assert "huggingface-vlm-gemma-4-31b-it" in errors[0]
+        assert "not in the catalogue" in errors[0]
+    else:
+        assert errors == []
+        assert [breaches(request) for request in plan.requests] == [[], [], [], []]
+        assert plan.memory is not None
+        assert plan.memory.fits
+        assert plan.unused_gpus == 0
+
+
+_NAMES = st.from_regex(ENDPOINT_NAME, fullmatch=True).filter(lambda name: len(name) <= 63)
+
+
+@given(_NAMES, st.text("0123456789abcdef", min_size=16, max_size=16))
+def test_every_name_made_is_one_that_aws_takes(name: str, digest: str) -> None:
+    names = names_for(name, digest)
+    assert names.endpoint == name
+    assert ENDPOINT_NAME.fullmatch(names.config)
+    assert len(names.config) <= 63
+    assert len(names.schedule) <= 64
+    assert names.schedule == schedule_name(name)
+    assert digest[:8] in names.config
+
+
+@given(_NAMES, _NAMES)
+def test_different_endpoints_have_different_guards(one: str, other: str) -> None:
+    if one != other:
+        assert schedule_name(one) != schedule_name(other)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    name=_NAMES,
+    mode=st.sampled_from(["none", "eagle3", "p-eagle"]),
+    tokens=st.integers(1, 12),
+    env=st.dictionaries(
+        st.from_regex(r"[A-Z_][A-Z0-9_]{0,30}", fullmatch=True), st.text(max_size=50), max_size=5
+    ),
+    tags=st.dictionaries(
+        st.text("abcXYZ 019_.:/=+-@é", min_size=1, max_size=9).map("x".__add__), st.text("aé 0_")
+    ),
+    hours=st.floats(0.01, 8760),
+    types=st.lists(
+        st.sampled_from(["ml.g7e.2xlarge", "ml.p5.48xlarge", "ml.g6.12xlarge"]), unique=True, max_size=3
+    ),
+)
+def test_every_payload_meets_botocores_model(
+    name: str,
+    mode: str,
+    tokens: int,
+    env: dict[str, str],
+    tags: dict[str, str],
+    hours: float,
+    types: list[str],
+) -> None:
+    spec = EndpointSpec.model_validate(
+        {
+            "name": name,
+            "model": "gpt-oss-20b",
+            "speculation": {"mode": mode, "num_speculative_tokens": tokens, "draft_head": "mine"},
+            "head_uri": "s3://bucket/head/",
+            "serving": {"env": env},
+            "placement": {"instance_types": types},
+            "lifecycle": {"max_lifetime_hours": hours},
+            "tags": tags,
+            "execution_role_arn": ROLE,
+            "scheduler_role_arn": SCHEDULER_ROLE,
+        }
+    )
+    plan = make_plan(spec, AWS)
+    assert [request.operation for request in plan.requests] == [
+        "create_schedule",
+        "create_model",
+        "create_endpoint_config",
+        "create_endpoint",
+    ]
+    assert [breaches(request) for request in plan.requests] == [[], [], [], []]

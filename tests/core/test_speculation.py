@@ -1,0 +1,80 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.speculation import SpeculativeConfig
+
+HEAD = "/opt/ml/additional-model-data-sources/eagle"
+
+
+def test_p_eagle_is_eagle3_with_parallel_drafting() -> None:
+    config = SpeculativeConfig(method="eagle3", model=HEAD, num_speculative_tokens=7, parallel_drafting=True)
+    assert config.to_json() == (
+        f'{{"method":"eagle3","model":"{HEAD}","num_speculative_tokens":7,"parallel_drafting":true}}'
+    )
+
+
+def test_jumpstarts_own_text_is_read() -> None:
+    text = (
+        '{"model": "/opt/ml/additional-model-data-sources/eagle", "method": "eagle3", '
+        '"num_speculative_tokens": 3, "parallel_drafting": true}'
+    )
+    config = SpeculativeConfig.from_json(text)
+    assert (config.num_speculative_tokens, config.parallel_drafting) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{method:eagle3,model:/x}", "not JSON"),
+        ("[1]", "found [1]"),
+        ('{"method":"peagle","model":"x","num_speculative_tokens":3}', "method: found 'peagle'"),
+        ('{"method":"eagle3","model":"x","num_speculative_tokens":0}', "num_speculative_tokens: found 0"),
+        ('{"method":"eagle3","model":"x"}', "'num_speculative_tokens' is missing"),
+        ('{"method":"eagle3","model":"x","num_speculative_tokens":"3"}', "a whole number"),
+        ('{"method":"eagle3","model":"x","num_speculative_tokens":3,"k":1}', "unknown field 'k'"),
+        (
+            '{"method":"eagle3","model":"x","num_speculative_tokens":3,"parallel_drafting":true,'
+            '"num_speculative_tokens_per_batch_size":[[1,4,7]]}',
+            "vllm#45695",
+        ),
+        (
+            '{"method":"eagle3","model":"x","num_speculative_tokens":3,'
+            '"num_speculative_tokens_per_batch_size":[[5,4,7]]}',
+            "found [5,4,7]",
+        ),
+    ],
+)
+def test_what_vllm_would_refuse_is_refused_here(text: str, said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        SpeculativeConfig.from_json(text)
+    assert said in str(caught.value)
+    assert caught.value.next_step
+
+
+_CONFIGS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {
+        "method": st.just("eagle3"),
+        "model": st.text(min_size=1, max_size=30),
+        "num_speculative_tokens": st.integers(1, 64),
+    },
+    optional={
+        "parallel_drafting": st.just(False),
+        "draft_tensor_parallel_size": st.integers(1, 8),
+        "max_model_len": st.integers(1, 10**6),
+        "quantization": st.sampled_from(["fp8", "awq"]),
+        "disable_padded_drafter_batch": st.booleans(),
+        "num_speculative_tokens_per_batch_size": st.lists(
+            st.tuples(st.integers(1, 4), st.integers(5, 9), st.integers(0, 9)), min_size=1, max_size=3
+        ).map(tuple),
+    },
+)
+
+
+@given(_CONFIGS)
+def test_json_round_trip(data: dict[str, Any]) -> None:
+    config = SpeculativeConfig(**data)
+    assert SpeculativeConfig.from_json(config.to_json()) == config
