@@ -17,6 +17,8 @@ Environment (all optional):
         hang               says nothing at all for SCRIPT_STALL seconds, then 200
     SCRIPT_CHUNKS, SCRIPT_CHUNK_DELAY, SCRIPT_STALL, SCRIPT_BODY   defaults 5, 0, 30, `{"error": "scripted"}`
     SCRIPT_VERSION         repeated in the answer of `plain`, to tell engines apart.
+POST /script/ready makes /ping answer 200 whatever SCRIPT_PING says, /script/sick 503, and /script/exit ends
+the process as SCRIPT_EXIT_AFTER would: tests that tell it when are not at the mercy of a busy machine.
 A request whose JSON body has an object `script` overrides the environment for that request.
 """
 
@@ -34,7 +36,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from peagle_sm.local.engine import EngineRequest
@@ -49,6 +51,7 @@ def age() -> float:
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     script: Mapping[str, str] = os.environ
+    told: ClassVar[set[str]] = set()
 
     def do_GET(self) -> None:
         if self.path == "/ping":
@@ -60,6 +63,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path.startswith("/script/"):
+            self.told.add(self.path.removeprefix("/script/"))
+            self._whole(200, b"{}")
+            if "exit" in self.told:
+                leave()
+            return
         script = dict(self.script) | self._override(raw)
         how = script.get("SCRIPT_INVOKE", "plain")
         if how == "plain":
@@ -74,9 +83,10 @@ class Handler(BaseHTTPRequestHandler):
             self._stream(how, script)
 
     def _healthy(self) -> bool:
+        if "sick" in self.told or age() >= float(self.script.get("SCRIPT_SICK_AFTER", "inf")):
+            return False
         ready = self.script.get("SCRIPT_PING", "0")
-        sick = float(self.script.get("SCRIPT_SICK_AFTER", "inf"))
-        return ready != "never" and float(ready) <= age() < sick
+        return "ready" in self.told or (ready != "never" and age() >= float(ready))
 
     def _override(self, raw: bytes) -> dict[str, str]:
         with suppress(ValueError):
@@ -133,6 +143,10 @@ def exit_on_time() -> None:
     if after is None:
         return
     time.sleep(max(float(after) - age(), 0))
+    leave()
+
+
+def leave() -> None:
     print(os.environ.get("SCRIPT_EXIT_LINE", "RuntimeError: scripted failure"), flush=True)
     os._exit(int(os.environ.get("SCRIPT_EXIT_CODE", "1")))
 
@@ -186,6 +200,20 @@ class ScriptedProcess:
                     writer.close()
         except (OSError, TimeoutError):
             return False
+
+    async def tell(self, what: str) -> None:
+        """`ready`, `sick` or `exit`; waits until the engine listens."""
+        while True:
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+                break
+            except OSError:
+                assert self.exited is None, f"the engine has exited: {self.last_words()}"
+                await asyncio.sleep(0.02)
+        writer.write(f"POST /script/{what} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        with suppress(ConnectionError):
+            await reader.read()
+        writer.close()
 
     def last_words(self, n: int = 15) -> str:
         return "\n".join(self._lines[-n:])

@@ -21,6 +21,7 @@ FAST = Timing(
     ping_s=0.05,
     unhealthy_after_s=0.3,
     unhealthy_pings=3,
+    fast_ping_s=60,
     rolling_back_s=0.05,
     deleting_s=0.05,
     drain_s=5,
@@ -82,6 +83,15 @@ class Account:
     async def status(self, name: str = "e") -> str:
         return str((await self.describe(name))["EndpointStatus"])
 
+    async def tell(self, what: str, number: int = -1) -> None:
+        """Tells an engine, by default the last, to be `ready`, be `sick` or `exit`; waits for its launch."""
+
+        async def launched() -> bool:
+            return len(self.launcher.processes) > max(number, 0)
+
+        await self.wait(launched, "an engine to tell")
+        await self.launcher.processes[number].tell(what)
+
     async def until(self, status: str, name: str = "e") -> dict[str, Any]:
         async def reached() -> bool:
             return await self.status(name) == status
@@ -89,7 +99,7 @@ class Account:
         await self.wait(reached, f"status {status}")
         return await self.describe(name)
 
-    async def wait(self, condition: Callable[[], Awaitable[bool]], what: str, seconds: float = 10) -> None:
+    async def wait(self, condition: Callable[[], Awaitable[bool]], what: str, seconds: float = 60) -> None:
         limit = time.monotonic() + seconds
         while not await condition():
             assert time.monotonic() < limit, f"{what} not reached: {self.plane.describe_engines()}"

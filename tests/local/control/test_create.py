@@ -2,6 +2,7 @@
 
 import asyncio
 
+from peagle_sm.local.control.launching import engine_plan
 from tests.local.control.conftest import IMAGE, PREFIX, Account, MakeAccount
 from tests.local.scripted_engine import ScriptedLauncher
 
@@ -12,13 +13,14 @@ NO_PING = (
 
 
 async def test_creating_until_ping_answers_then_in_service(aws: Account) -> None:
-    await aws.model(SCRIPT_PING="0.4")
+    await aws.model(SCRIPT_PING="never")
     await aws.config()
     assert await aws.endpoint() == {"EndpointArn": f"{PREFIX}:endpoint/e"}
     creating = await aws.describe()
     assert creating["EndpointStatus"] == "Creating"
     assert "ProductionVariants" not in creating
     assert creating["PendingDeploymentSummary"]["EndpointConfigName"] == "c"
+    await aws.tell("ready")
     served = await aws.until("InService")
     assert served["EndpointConfigName"] == "c"
     assert "FailureReason" not in served
@@ -36,7 +38,7 @@ async def test_failed_when_ping_does_not_answer_in_time_by_the_local_clock(aws: 
     await aws.model(SCRIPT_PING="never")
     await aws.config(ContainerStartupHealthCheckTimeoutInSeconds=60)
     await aws.endpoint()
-    await asyncio.sleep(0.3)
+    await aws.tell("hello")
     assert await aws.status() == "Creating"
     aws.clock.advance(60)
     failed = await aws.until("Failed")
@@ -161,3 +163,19 @@ async def test_create_refuses_a_taken_name_and_a_missing_config(aws: Account) ->
         ("other", "nope", f'Could not find endpoint configuration "{PREFIX}:endpoint-config/nope".'),
     ):
         await aws.refused(message, "CreateEndpoint", EndpointName=name, EndpointConfigName=config)
+
+
+async def test_create_refuses_a_config_whose_model_is_gone(aws: Account) -> None:
+    await aws.model()
+    await aws.config()
+    await aws.call("DeleteModel", ModelName="m")
+    missing = f'Could not find model "{PREFIX}:model/m".'
+    await aws.refused(missing, "CreateEndpoint", EndpointName="e", EndpointConfigName="c")
+
+
+def test_the_limit_is_four_minutes_unless_the_variant_says_otherwise() -> None:
+    variant = {"VariantName": "A", "ModelName": "m"}
+    model = {"PrimaryContainer": {"Image": IMAGE}}
+    assert engine_plan(variant, model).startup_timeout_s == 240
+    asked = variant | {"ContainerStartupHealthCheckTimeoutInSeconds": 3600}
+    assert engine_plan(asked, model).startup_timeout_s == 3600

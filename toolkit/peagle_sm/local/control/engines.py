@@ -11,6 +11,7 @@ from pathlib import Path
 from ..clock import LocalClock
 from ..engine import EngineRequest
 from .events import Kind
+from .health import Health
 from .launching import EngineLauncherProtocol, EnginePlan, EngineProcessProtocol
 from .settings import Timing
 from .wording import launch_failed, no_download, no_ping, no_ping_exited
@@ -148,19 +149,18 @@ class Engine:
     async def died(self) -> str:
         """Waits until the engine is dead and returns how it died, in words."""
         now = asyncio.get_running_loop().time
-        healthy_at = pinged_at = now()
-        failed = 0
+        pinged_at = now()
+        health = Health(self._timing, pinged_at)
         while True:
             if self.process.exited is not None:
                 return f"exited with status {self.process.exited}"
-            if now() - pinged_at >= self._timing.ping_s:
+            began = now()
+            if began - pinged_at >= self._timing.ping_s:
                 healthy = await self.process.ping()
                 pinged_at = now()
-                failed = 0 if healthy else failed + 1
-                healthy_at = pinged_at if healthy else healthy_at
-            silent = now() - healthy_at
-            if silent >= self._timing.unhealthy_after_s and failed >= self._timing.unhealthy_pings:
-                return f"failed every /ping for {silent:.0f} s"
+                verdict = health.pinged(healthy, pinged_at - began, pinged_at)
+                if verdict is not None and self.process.exited is None:
+                    return verdict
             await asyncio.sleep(self._timing.watch_s)
 
     @contextmanager

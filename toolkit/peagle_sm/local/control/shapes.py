@@ -117,36 +117,42 @@ def _problems(shape: Shape, value: Any, path: str) -> Iterator[str]:
 
 
 def _map_problems(shape: MapShape, value: Mapping[str, Any], path: str) -> Iterator[str]:
-    keys = sorted({failed for key in value for failed in _failed(shape.key, key)})
-    values = sorted({failed for item in value.values() for failed in _failed(shape.value, item)})
-    for what, failures in (("keys", keys), ("value", values)):
-        if failures:
-            constraints = ", ".join(failures)
+    """For a map AWS names every constraint of its keys or values, also those that hold."""
+    for what, member, items in (("keys", shape.key, value.keys()), ("value", shape.value, value.values())):
+        if any(not holds for item in items for _, holds in _constraints(member, item)):
+            told = ", ".join(text for text, _ in _constraints(member, ""))
             yield (
                 f"Value '{_shown(value)}' at '{path}' failed to satisfy constraint: "
-                f"Map {what} must satisfy constraint: [{constraints}]"
+                f"Map {what} must satisfy constraint: [{told}]"
             )
 
 
 def _failed(shape: Shape, value: Any) -> Iterator[str]:
-    """The constraints of this one value that do not hold, in AWS's words."""
+    return (text for text, holds in _constraints(shape, value) if not holds)
+
+
+def _constraints(shape: Shape, value: Any) -> Iterator[tuple[str, bool]]:
+    """Each constraint of the shape in AWS's words, and whether it holds for this value."""
     limits = shape.metadata
     low, high = limits.get("min"), limits.get("max")
+    measure = None
     if shape.type_name in ("string", "list", "map"):
-        if low is not None and len(value) < low:
-            yield f"Member must have length greater than or equal to {low}"
-        if high is not None and len(value) > high:
-            yield f"Member must have length less than or equal to {high}"
+        measure, size = "length", len(value)
     elif shape.type_name in ("integer", "long", "float", "double"):
-        if low is not None and value < low:
-            yield f"Member must have value greater than or equal to {low}"
-        if high is not None and value > high:
-            yield f"Member must have value less than or equal to {high}"
+        measure, size = "value", value
+    if measure and high is not None:
+        yield f"Member must have {measure} less than or equal to {high}", size <= high
+    if measure and low is not None:
+        yield f"Member must have {measure} greater than or equal to {low}", size >= low
     if shape.type_name == "string":
-        if "enum" in limits and value not in limits["enum"]:
-            yield f"Member must satisfy enum value set: [{', '.join(limits['enum'])}]"
-        if "pattern" in limits and not _compiled(limits["pattern"]).fullmatch(value):
-            yield f"Member must satisfy regular expression pattern: {limits['pattern']}"
+        if "enum" in limits:
+            yield (
+                f"Member must satisfy enum value set: [{', '.join(limits['enum'])}]",
+                value in limits["enum"],
+            )
+        if "pattern" in limits:
+            matches = _compiled(limits["pattern"]).fullmatch(value) is not None
+            yield f"Member must satisfy regular expression pattern: {limits['pattern']}", matches
 
 
 def _shown(value: Any) -> str:
