@@ -11,7 +11,7 @@ from peagle_sm.cli.progress import JsonLines, PlainLines, Silent, follower
 from peagle_sm.cli.state import Settings, State
 from peagle_sm.service import Event
 
-WAITING = "Creating: the engine starts"
+WAITING = "endpoint demo"
 
 
 def _waiting(elapsed_s: float, spent_usd: float | None = None) -> Event:
@@ -27,9 +27,9 @@ def test_plain_lines_say_what_changes_and_that_they_still_wait() -> None:
     follow(Event("ready", "in service", "InService", 70, 0.01))
     assert lines == [
         "     1s  deletion at 12:00 UTC is armed",
-        "     2s  Creating: the engine starts  0.01 USD so far",
-        "    32s  Creating: the engine starts  0.01 USD so far",
-        "    62s  Creating: the engine starts  0.01 USD so far".replace("    62s", "  1m02s"),
+        "     2s  endpoint demo is Creating  0.01 USD so far",
+        "    32s  endpoint demo is Creating  0.01 USD so far",
+        "  1m02s  endpoint demo is Creating  0.01 USD so far",
         "  1m10s  in service  0.01 USD so far",
     ]
 
@@ -81,7 +81,7 @@ def test_the_live_line_runs_between_polls_and_leaves_each_phase_as_a_line() -> N
     text = screen.getvalue()
     for line in (
         "     5s  model made",
-        f"  1m05s  {WAITING}  0.25 USD so far",
+        f"  1m05s  {WAITING} is Creating  0.25 USD so far",
         "  1m05s  in service  0.50 USD so far",
     ):
         assert line in text

@@ -11,13 +11,15 @@ def confirmed(state: State, question: str, yes: bool) -> bool:
     """Whether to go on; asks on stderr and takes only y or yes.
 
     Raises:
-        click.UsageError: there is no terminal to ask on and --yes was not given (exit code 2).
+        SpecError: there is no terminal to ask on and --yes was not given.
     """
     if yes:
         return True
     if not state.stdin_is_tty():
-        raise click.UsageError(
-            "this needs a yes, and there is no terminal to ask on. Read what is shown above, then add --yes.",
-            ctx=click.get_current_context(silent=True),
+        from peagle_sm.core.errors import SpecError
+
+        raise SpecError(
+            f"{question} There is no terminal to ask on, and --yes was not given. Nothing was changed.",
+            next_step="read what is shown above, then run it again with --yes",
         )
     return click.confirm(question, default=False, err=True)

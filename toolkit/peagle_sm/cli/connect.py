@@ -37,18 +37,3 @@ def open_session(state: State, spec_region: str | None = None) -> Session:
             details={"found": asked, "allowed": target.region},
         )
     return make_session(region=target.region, local=target)
-
-
-def flags(state: State) -> str:
-    """The global options that a suggested command must repeat, with a space in front, or nothing."""
-    settings = state.settings
-    parts = []
-    if settings.local_port is not None:
-        parts.append(f"--local-port {settings.local_port}")
-    elif settings.local:
-        parts.append("--local")
-    if settings.profile:
-        parts.append(f"--profile {settings.profile}")
-    if settings.region and not state.local:
-        parts.append(f"--region {settings.region}")
-    return "".join(" " + part for part in parts)

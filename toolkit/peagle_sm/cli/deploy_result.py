@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from peagle_sm.cli.connect import flags
 from peagle_sm.cli.state import State
 from peagle_sm.cli.status_text import render_status
 
@@ -14,19 +13,22 @@ if TYPE_CHECKING:
 
 def is_stand_in(state: State, status: EndpointStatus) -> bool:
     """Whether the endpoint serves the small weights that ship with peagle-sm."""
-    return state.local or "vllm-cpu" in (status.image or "") or (status.image or "").endswith("-cpu")
+    return state.local or (status.image or "").endswith("-cpu")
 
 
-def render_ready(state: State, status: EndpointStatus) -> str:
-    """The status, and the two commands that come next."""
+def render_ready(state: State, status: EndpointStatus, flags: str) -> str:
+    """The status, and the commands that come next; `flags` make them reach the same place."""
     name = status.summary.name
+    try_it = f"try it:     peagle-sm invoke {name} -p 'def fibonacci(n):'{flags}"
+    follow = f"follow it:  peagle-sm status {name}{flags}"
     commands = (
-        f"try it:     peagle-sm invoke {name} -p 'def fibonacci(n):'{flags(state)}\n"
-        f"delete it:  peagle-sm delete {name}{flags(state)}"
+        f"{try_it if status.summary.status == 'InService' else follow}\n"
+        f"delete it:  peagle-sm delete {name}{flags}"
     )
     return render_status(status, stand_in=is_stand_in(state, status)) + "\n\n" + commands
 
 
 def status_data(state: State, status: EndpointStatus) -> dict[str, Any]:
-    """The status as JSON-able data, with `stand_in_weights`."""
-    return {**status.to_dict(), "stand_in_weights": is_stand_in(state, status)}
+    """The status as JSON-able data: the row of `list`, what only `status` knows, and `stand_in_weights`."""
+    document = status.to_dict()
+    return {**document.pop("summary"), **document, "stand_in_weights": is_stand_in(state, status)}

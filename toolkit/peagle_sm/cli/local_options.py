@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from peagle_sm.cli.state import State
+from peagle_sm.cli.status_text import engine_words
 from peagle_sm.cli.table import render_fields
 from peagle_sm.core.errors import EngineError
 
@@ -57,20 +58,13 @@ def render_local(status: LocalStatus) -> str:
         ("role", str(data["role_arn"])),
         ("images", "\n".join(f"{name}: {uri}" for name, uri in data["image_uris"].items())),
         ("artifacts", "\n".join(f"{name}: {uri}" for name, uri in data["artifacts"].items())),
-        ("weights", "small stand-in weights, in place of every model"),
+        ("weights", f"{status.weights}, in place of every model"),
         ("process", f"{data.get('pid', 'unknown')}, log {data.get('log_path', 'unknown')}"),
         ("engines", "\n".join(_engine(each) for each in data.get("engines") or ()) or "none"),
     ]
     return render_fields(fields)
 
 
-def _engine(engine: Any) -> str:
-    if not isinstance(engine, dict):
-        return str(engine)
-    parts = [str(engine.get("endpoint", "?"))]
-    parts += [f"{key} {engine[key]}" for key in ("status", "pid", "url") if engine.get(key) is not None]
-    if engine.get("version_running"):
-        parts.append(f"vLLM {engine['version_running']} (asked: {engine.get('version_asked', 'unknown')})")
-    lines = [", ".join(parts)]
-    lines += [f"  {line}" for line in engine.get("overrides") or ()]
-    return "\n".join(lines)
+def _engine(engine: Mapping[str, Any]) -> str:
+    first = f"{engine['endpoint']}: {engine.get('status') or 'unknown'}, {engine_words(engine)}"
+    return "\n".join([first, *(f"  {line}" for line in engine.get("overrides") or ())])

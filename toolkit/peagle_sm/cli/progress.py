@@ -36,8 +36,11 @@ class Follower(Protocol):
 
 
 def event_line(event: Event, at_s: float | None = None) -> str:
-    """`  3m07s  Creating: the engine loads the weights  0.12 USD so far`."""
-    words = [f"{elapsed(event.elapsed_s if at_s is None else at_s):>7}", event.message]
+    """`  3m07s  endpoint demo is Creating  0.12 USD so far`."""
+    said = event.message
+    if event.phase == "waiting" and event.status and event.status not in said:
+        said += f" is {event.status}"
+    words = [f"{elapsed(event.elapsed_s if at_s is None else at_s):>7}", said]
     if event.spent_usd is not None:
         words.append(f"{usd(event.spent_usd)} so far")
     return "  ".join(words)

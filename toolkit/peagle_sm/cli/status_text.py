@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from peagle_sm.cli.plan_text import STAND_IN, speculation_text
 from peagle_sm.cli.table import render_fields, render_table
@@ -98,12 +98,18 @@ def _idle(each: EndpointSummary) -> str:
     return f"counts as idle after {each.idle_minutes} min of proven quiet{grace}"
 
 
+def engine_words(engine: Mapping[str, Any]) -> str:
+    """`vLLM 0.32.0 (image: 0.30.0-gpu-…), process 4711`, from the local server's account of an engine."""
+    running = engine.get("engine_version") or "not running yet"
+    asked = str(engine.get("image") or "unknown").rpartition(":")[2]
+    return f"vLLM {running} (image: {asked}), process {engine.get('pid') or 'none'}"
+
+
 def _engine_fields(status: EndpointStatus) -> list[tuple[str, str]]:
     engine = status.engine
     if not engine:
         return []
-    running, asked, pid = (engine.get(key, "unknown") for key in ("version_running", "version_asked", "pid"))
     return [
-        ("engine", f"vLLM {running} (the image asks for {asked}), process {pid}"),
+        ("engine", engine_words(engine)),
         ("overrides", "\n".join(str(line) for line in engine.get("overrides", ()))),
     ]

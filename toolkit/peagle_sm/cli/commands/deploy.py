@@ -60,7 +60,7 @@ def deploy(state: State, spec_path: Path, yes: bool, dry_run: bool, wait: bool) 
     status = endpoint.status()
     emit(
         state,
-        table=lambda: render_ready(state, status),
+        table=lambda: render_ready(state, status, session.command_flags()),
         data=lambda: status_data(state, status),
         names=[endpoint.name],
     )

@@ -14,7 +14,7 @@ from peagle_sm.cli.output import note, to_json
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.runtime import StreamSummary
+    from peagle_sm.aws.runtime import Chunk, StreamSummary
     from peagle_sm.cli.request_body import Question
     from peagle_sm.service import Endpoint
 
@@ -92,12 +92,18 @@ def _streamed(
     try:
         for chunk in stream:
             if show:
-                click.echo(chunk.text, nl=False)
+                _print_chunk(state, chunk)
     finally:
         stream.close()
         if show:
             click.echo()  # whatever ends the text, a message or a prompt begins on a line of its own
     return stream.text, stream.summary
+
+
+def _print_chunk(state: State, chunk: Chunk) -> None:
+    if chunk.reasoning and state.format == "table":  # so that the terminal is not silent while a model thinks
+        click.secho(chunk.reasoning, dim=True, nl=False, err=True)
+    click.echo(chunk.text, nl=False)
 
 
 def _finish(state: State, endpoint: Endpoint, text: str, summary: StreamSummary) -> None:

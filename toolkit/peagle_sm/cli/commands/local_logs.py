@@ -48,9 +48,20 @@ def logs(state: State, name: str | None, follow: bool, tail: int, port: int | No
             raise click.UsageError(f"--follow reads the server's log; use: peagle-sm logs {name} -f --local")
         lines = endpoint_logs(server.port, name, tail)
     else:
-        lines = read_file(Path(server.log_path), tail, follow, state)
+        lines = read_file(_existing(Path(server.log_path)), tail, follow, state)
     for line in lines:
         click.echo(to_json({"message": line}, indent=None) if state.format == "json" else line)
+
+
+def _existing(path: Path) -> Path:
+    if path.is_file():
+        return path
+    from peagle_sm.core.errors import NotFound
+
+    raise NotFound(
+        f"there is no log at {path}: a server in the foreground writes to its terminal",
+        next_step="look there, or start it with --detach; an endpoint's engine: peagle-sm local logs NAME",
+    )
 
 
 def read_file(path: Path, tail: int, follow: bool, state: State) -> Iterator[str]:

@@ -1,0 +1,181 @@
+"""The commands against a real local server with scripted engines: what a user sees of one endpoint's life."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.cli.conftest import Run
+
+Spec = Callable[..., str]
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def deployed(peagle: Run, spec: Spec) -> str:
+    result = peagle("deploy", spec(), "--yes", "--format", "quiet")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "demo\n", "")
+    return "demo"
+
+
+def test_plan_shows_and_dry_run_prints_the_exact_requests(peagle: Run, spec: Spec) -> None:
+    path = spec()
+    shown = peagle("plan", path)
+    assert shown.exit_code == 0
+    assert "Plan for demo in us-east-1, the local SageMaker" in shown.stdout
+    assert "small stand-in weights" in shown.stdout
+    exact = json.loads(peagle("plan", path, "--dry-run").stdout)
+    assert [(each["service"], each["operation"]) for each in exact] == [
+        ("scheduler", "create_schedule"),
+        ("sagemaker", "create_model"),
+        ("sagemaker", "create_endpoint_config"),
+        ("sagemaker", "create_endpoint"),
+    ]
+    assert peagle("deploy", path, "--dry-run").exit_code == 0
+    assert json.loads(peagle("list", "--format", "json").stdout) == []
+
+
+def test_without_a_terminal_and_yes_nothing_is_created(peagle: Run, spec: Spec) -> None:
+    result = peagle("deploy", spec())
+    assert result.exit_code == 2
+    assert "Plan for demo" in result.stderr
+    assert result.stderr.endswith(
+        "error: Create demo for 0.00 USD/hour? There is no terminal to ask on, and --yes was not given. "
+        "Nothing was changed.\n  next: read what is shown above, then run it again with --yes\n"
+    )
+    assert peagle("list", "--format", "quiet").stdout == ""
+
+
+def test_no_at_the_question_creates_nothing(peagle: Run, spec: Spec) -> None:
+    result = peagle("deploy", spec(), answers="n\n")
+    assert result.exit_code == 1
+    assert "Create demo for 0.00 USD/hour? [y/N]" in result.stderr
+    assert peagle("list", "--format", "quiet").stdout == ""
+
+
+def test_yes_at_the_question_deploys_and_follows(peagle: Run, spec: Spec) -> None:
+    result = peagle("deploy", spec(), answers="y\n")
+    assert result.exit_code == 0, result.stderr
+    assert "lifetime limit armed" in result.stderr
+    assert "endpoint demo is in service" in result.stderr
+    assert "status       InService" in result.stdout
+    assert "try it:     peagle-sm invoke demo -p" in result.stdout
+
+
+def test_each_line_of_stderr_is_json_when_json_is_asked(peagle: Run, spec: Spec) -> None:
+    result = peagle("deploy", spec(), "--yes", "--format", "json")
+    said = [json.loads(line) for line in result.stderr.splitlines()]
+    assert said[0]["plan"]["name"] == "demo"
+    assert [each["progress"]["phase"] for each in said[1:]][-1] == "ready"
+    document = json.loads(result.stdout)
+    assert (document["name"], document["status"], document["stand_in_weights"]) == ("demo", "InService", True)
+
+
+def test_a_deploy_without_waiting_returns_while_it_is_created(peagle: Run, spec: Spec) -> None:
+    result = peagle("deploy", spec(SCRIPT_PING="2"), "--yes", "--no-wait")
+    assert result.exit_code == 0, result.stderr
+    assert "status       Creating" in result.stdout
+    assert "follow it:  peagle-sm status demo" in result.stdout
+
+
+def test_list_and_status(peagle: Run, deployed: str) -> None:
+    header, row = peagle("list").stdout.splitlines()
+    assert header.split() == ["NAME", "STATUS", "MODE", "INSTANCE", "AGE", "USD/HOUR", "SPENT", "EXPIRES"]
+    assert row.split()[:5] == ["demo", "InService", "p-eagle", "K=7", "1"]
+    assert peagle("list", "--format", "quiet").stdout == "demo\n"
+    status = peagle("status", deployed)
+    assert "weights      small stand-in weights" in status.stdout
+    assert "overrides    scripted: no model is loaded" in status.stdout
+    assert peagle("status", deployed, "--format", "quiet").stdout == "demo\n"
+
+
+def test_invoke_streams_to_stdout_and_its_figures_go_to_stderr(peagle: Run, deployed: str) -> None:
+    result = peagle("invoke", deployed, "-p", "x")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == "token0 token1 token2 token3 token4 \n"
+    assert "TTFT" in result.stderr
+    assert "small stand-in weights" in result.stderr
+    piped = json.loads(peagle("invoke", deployed, "--format", "json", stdin='{"prompt": "x"}').stdout)
+    assert piped["text"] == "token0 token1 token2 token3 token4 "
+    assert piped["stand_in_weights"] is True
+
+
+def test_a_cut_stream_keeps_its_text_and_is_exit_code_9(peagle: Run, spec: Spec) -> None:
+    peagle("deploy", spec("cut", SCRIPT_INVOKE="cut"), "--yes", "--format", "quiet")
+    result = peagle("invoke", "cut", "-p", "x")
+    assert result.exit_code == 9
+    assert result.stdout.startswith("token0 ")
+    assert result.stderr.startswith("error: ")
+
+
+def test_logs(peagle: Run, deployed: str) -> None:
+    assert "scripted engine" in peagle("logs", deployed).stdout
+    line = json.loads(peagle("logs", deployed, "--tail", "1", "--format", "json").stdout)
+    assert line["message"].startswith("scripted engine")
+    assert "scripted engine" in peagle("local", "logs", deployed).stdout
+
+
+def test_delete_shows_asks_deletes_and_proves(peagle: Run, deployed: str) -> None:
+    refused = peagle("delete", "dem*")
+    assert refused.exit_code == 2
+    assert "    endpoint/demo\n" in refused.stderr
+    kept = peagle("delete", "dem*", answers="\n")
+    assert kept.exit_code == 1
+    assert peagle("list", "--format", "quiet").stdout == "demo\n"
+    gone = peagle("delete", "dem*", answers="yes\n")
+    assert gone.exit_code == 0, gone.stderr
+    assert "To be deleted:\n  demo (InService, 0.00 USD/hour)\n" in gone.stderr
+    assert gone.stdout.splitlines()[0] == "deleted  endpoint/demo"
+    assert gone.stdout.splitlines()[-1] == "proven   asked AWS again: nothing of demo is left"
+    empty = peagle("list")
+    assert (empty.stdout, empty.stderr) == ("", "no endpoints in us-east-1\n")
+
+
+def test_delete_as_json(peagle: Run, deployed: str) -> None:
+    result = peagle("delete", deployed, "--yes", "--format", "json")
+    document = json.loads(result.stdout)
+    assert document["names"] == ["demo"]
+    assert document["leftovers"] == []
+    assert len(document["deleted"]) == 4
+    assert json.loads(result.stderr.splitlines()[0])["deleting"][0]["name"] == "demo"
+
+
+def test_an_engine_that_dies_is_told_with_its_last_words_and_cleaned_up(peagle: Run, spec: Spec) -> None:
+    path = spec("dies", SCRIPT_PING="never", SCRIPT_EXIT_AFTER="0.3", SCRIPT_EXIT_LINE="ValueError: no head")
+    result = peagle("deploy", path, "--yes")
+    assert result.exit_code == 7
+    assert "ValueError: no head" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert peagle("list", "--format", "quiet").stdout == ""
+
+
+@pytest.mark.parametrize("words", [["status"], ["logs"], ["invoke", "-p", "x"], ["delete", "--yes"]])
+def test_an_endpoint_that_does_not_exist_is_exit_code_4(peagle: Run, words: list[str]) -> None:
+    result = peagle(words[0], "nobody", *words[1:])
+    assert result.exit_code == 4
+    assert "nobody" in result.stderr
+    assert "next: " in result.stderr
+    as_json = peagle(words[0], "nobody", *words[1:], "--format", "json")
+    error = json.loads(as_json.stderr.splitlines()[-1])["error"]
+    assert (error["type"], error["exit_code"]) == ("NotFound", 4)
+
+
+def test_local_status_repeats_what_a_script_needs(peagle: Run) -> None:
+    document = json.loads(peagle("local", "status", "--format", "json").stdout)
+    assert {"endpoint_url", "region", "role_arn", "image_uris", "artifacts"} <= document.keys()
+    assert set(document["artifacts"]) == {"target", "eagle3", "p-eagle"}
+    assert peagle("local", "status", "--format", "quiet").stdout == document["endpoint_url"] + "\n"
+    assert "artifacts     target: s3://" in peagle("local", "status").stdout
+
+
+def test_the_local_clock_moves(peagle: Run) -> None:
+    result = peagle("local", "clock", "advance", "90s", "--format", "json")
+    assert json.loads(result.stdout)["advanced_seconds"] == 90
+
+
+def test_another_region_than_the_local_servers_is_refused(peagle: Run) -> None:
+    result = peagle("list", "--region", "eu-west-1")
+    assert result.exit_code == 5
+    assert "us-east-1" in result.stderr

@@ -1,0 +1,87 @@
+"""Without an account, a server or a spec: each says what to do next."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import run
+
+SPEC = "name: demo\nmodel: tiny-code\n"
+
+
+def test_a_spec_that_is_not_there(in_empty_folder: Path) -> None:
+    result = run("plan")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        "error: peagle.yaml: cannot be read: No such file or directory\n"
+        "  next: Name an existing spec file, or write one with `peagle-sm init`.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name: demo\nmodle: tiny-code\n", "modle"),
+        (SPEC + "speculation: {mode: p-eagle, num_speculative_tokens: 0}\n", "num_speculative_tokens"),
+        ("name: -demo\nmodel: tiny-code\n", "name"),
+        ("[", "not YAML"),
+    ],
+)
+def test_a_bad_spec_names_the_field(in_empty_folder: Path, text: str, words: str) -> None:
+    Path("peagle.yaml").write_text(text)
+    result = run("plan", "--local")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: peagle.yaml: ")
+    assert words in result.stderr
+    assert "next: " in result.stderr
+
+
+def test_a_spec_from_stdin() -> None:
+    result = run("plan", "-", stdin="name: 1\n")
+    assert result.exit_code == 2
+    assert "stdin" in result.stderr
+
+
+@pytest.mark.parametrize("words", [["list"], ["local", "status"], ["delete", "x", "--yes"]])
+def test_no_local_server_is_exit_code_4_and_says_how_to_start_one(words: list[str]) -> None:
+    result = run(*words, environ={"PEAGLE_SM_LOCAL": "1"})
+    assert result.exit_code == 4
+    assert "peagle-sm local up --detach" in result.stderr
+
+
+def test_the_port_of_the_environment_is_looked_for() -> None:
+    result = run("local", "status", environ={"PEAGLE_SM_LOCAL_PORT": "9"}, stdin="")
+    assert "no local SageMaker runs at port 9" in result.stderr
+
+
+def test_nothing_to_end_is_no_error() -> None:
+    result = run("local", "down", "--port", "9")
+    assert (result.exit_code, result.stdout) == (0, "nothing was running\n")
+    assert json.loads(run("local", "down", "--port", "9", "--format", "json").stdout) == {"ended": []}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["list"], "region"),
+        (["list", "--region", "us-nowhere-7"], "us-nowhere-7"),
+        (["list", "--region", "us-east-1", "--profile", "nobody"], "nobody"),
+        (["list", "--region", "us-east-1"], "credentials"),
+    ],
+)
+def test_no_account_is_exit_code_5_with_a_remedy(words: list[str], message: str) -> None:
+    result = run(*words)
+    assert result.exit_code == 5
+    assert message in result.stderr.lower()
+    assert "next: " in result.stderr
+
+
+def test_the_catalogue_and_the_schema_need_nothing() -> None:
+    models = json.loads(run("models", "--format", "json").stdout)
+    assert {"tiny-code", "gpt-oss-20b"} <= {each["id"] for each in models}
+    assert run("models", "--format", "quiet").stdout.splitlines() == [each["id"] for each in models]
+    assert run("models").stdout.splitlines()[0].split()[:2] == ["MODEL", "TITLE"]
+    assert json.loads(run("schema").stdout)["title"] == "EndpointSpec"
