@@ -91,8 +91,8 @@ def _breaches(shape: Shape, value: Any, path: str) -> Iterator[str]:
         pattern = meta.get("pattern", "").replace("\\p{L}\\p{Z}\\p{N}", "\\w\\s")
         if pattern and not re.fullmatch(pattern, value):
             yield f"{path}: {value!r} does not match {pattern}"
-        if shape.enum and value not in shape.enum:
-            yield f"{path}: {value!r} is not one of {shape.enum}"
+        if value not in meta.get("enum", (value,)):
+            yield f"{path}: {value!r} is not one of {meta['enum']}"
     if isinstance(value, str | list | dict) and len(value) > meta.get("max", len(value)):
         yield f"{path}: longer than {meta['max']}"
     if isinstance(value, int) and not isinstance(value, bool) and value > meta.get("max", value):

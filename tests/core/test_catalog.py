@@ -21,9 +21,13 @@ def test_every_fact_has_a_source_and_a_date() -> None:
     for name, model in CATALOG.models.items():
         assert set(model.provenance) >= {"weights_gb", "attention", "default_num_speculative_tokens"}, name
         assert all(origin.source and origin.date for origin in model.provenance.values())
-    for entry in (*CATALOG.heads.values(), *CATALOG.instances.values(), *CATALOG.prices):
-        assert entry.source
-        assert entry.date
+    entries = [
+        *CATALOG.heads.values(),
+        *CATALOG.jumpstart.values(),
+        *CATALOG.instances.values(),
+        *CATALOG.prices,
+    ]
+    assert all(entry.model_dump()["source"] and entry.model_dump()["date"] for entry in entries)
 
 
 def test_the_catalogue_agrees_with_itself() -> None:

@@ -98,7 +98,7 @@ def test_all_problems_are_told_at_once() -> None:
 
 def test_the_constructor_raises_the_same_error() -> None:
     with pytest.raises(SpecError, match="unknown field 'colour'"):
-        EndpointSpec(**{"name": "demo", "model": "tiny-code", "colour": "red"})  # type: ignore[arg-type]
+        EndpointSpec(**{"name": "demo", "model": "tiny-code", "colour": "red"})
 
 
 def test_a_file_that_cannot_be_read_is_a_spec_error(tmp_path: Path) -> None:
