@@ -260,6 +260,34 @@ def test_every_example_plans(path: Path) -> None:
         assert plan.unused_gpus == 0
 
 
+def test_the_rules_that_payloads_are_held_against_do_find_breaches() -> None:
+    broken = Request(
+        "sagemaker",
+        "create_endpoint_config",
+        {
+            "EndpointConfigName": "-a",
+            "ProductionVariants": [
+                {
+                    "VariantName": "v",
+                    "InstanceType": "ml.g9.xlarge",
+                    "ModelDataDownloadTimeoutInSeconds": 9999,
+                }
+            ],
+            "Tags": [{"Key": "k" * 129, "Value": "a&b"}],
+        },
+    )
+    said = " ".join(breaches(broken))
+    for part in (
+        "EndpointConfigName",
+        "ml.g9.xlarge",
+        "more than 3600",
+        "longer than 128",
+        "'a&b' does not match",
+    ):
+        assert part in said
+    assert "ModelName" in breaches(Request("sagemaker", "create_model", {}))[0]
+
+
 _NAMES = st.from_regex(ENDPOINT_NAME, fullmatch=True).filter(lambda name: len(name) <= 63)
 
 

@@ -74,6 +74,8 @@ BAD = [
     ),
     pytest.param("- name", ["found ['name']", "a mapping"], id="a list"),
     pytest.param("", ["found None", "a mapping"], id="an empty file"),
+    pytest.param(BASE + "name: other", ["line 3", "'name' is given twice"], id="a key given twice"),
+    pytest.param("? [a]\n: b", ["not YAML at line 1"], id="a list as a key"),
     pytest.param("name: [", ["not YAML at line 1"], id="not YAML"),
 ]
 
