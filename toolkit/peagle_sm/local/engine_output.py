@@ -12,11 +12,16 @@ _LEVEL = re.compile(r"^(INFO|DEBUG|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\
 _RAISED = re.compile(
     r"^[\w.]*(?:Error|Exception|Interrupt|Exit)(?::|$)|^\S+: error: |^Killed\b|^Segmentation fault"
 )
-# True of every failed start, so it explains none.
+_FIELD = re.compile(r"^[\w.]+$")
+_POINTLESS = "For further information visit https://errors.pydantic.dev"
+_WIDEST = 400
+# True of every failed start or sudden end, so they explain none.
 _EMPTY_WORDS = (
     "Engine core initialization failed",
     "WorkerProc initialization failed",
     "Engine loop is not running",
+    "AsyncLLM output_handler failed",
+    "EngineCore encountered an issue",
 )
 
 
@@ -53,21 +58,26 @@ class OutputLines:
 def last_words(lines: Iterable[str], limit: int = 15) -> str:
     """Return the lines that say why an engine ended, oldest first; its very last lines if none of them does.
 
-    A traceback is told by its last line and what is indented below that (a validation error's reasons). The
-    same cause, reported by each process it passed through, is told once.
+    A traceback is told by its last line and what belongs to it (a validation error's field and reasons). The
+    same cause, reported by several processes, is told once. Long lines are cut.
     """
     plain = [_plain(line) for line in lines]
     causes: list[str] = []
     inside = False
     for level, text in plain:
         raised = _RAISED.match(text) is not None
-        inside = raised or (inside and text.startswith("  ") and not text.lstrip().startswith("File "))
+        inside = raised or (inside and not level and _continues(text))
         alone = level in ("ERROR", "CRITICAL") and not _is_frame(text)
-        if (inside or alone) and text.strip() and text not in causes:
+        if (inside or alone) and text.strip() and text not in causes and _POINTLESS not in text:
             causes.append(text)
     telling = [text for text in causes if not any(words in text for words in _EMPTY_WORDS)]
     chosen = telling or causes or [text for _, text in plain if text.strip()]
-    return "\n".join(chosen[-limit:])
+    return "\n".join(text if len(text) <= _WIDEST else f"{text[:_WIDEST]}…" for text in chosen[-limit:])
+
+
+def _continues(text: str) -> bool:
+    """Whether a line after the one that names the error still belongs to it: a field's name, or indented."""
+    return bool(_FIELD.match(text)) or (text.startswith("  ") and not text.lstrip().startswith("File "))
 
 
 def _plain(line: str) -> tuple[str, str]:

