@@ -149,7 +149,9 @@ class SageMaker:
     def _get(self, operation: str, kind: str, name: str) -> Row:
         rows = self.kinds[kind]
         if name not in rows:
-            raise client_error(operation, "ValidationException", f'Could not find {kind} "{self._arn(kind, name)}".')
+            raise client_error(
+                operation, "ValidationException", f'Could not find {kind} "{self._arn(kind, name)}".'
+            )
         return rows[name]
 
     def _add(self, operation: str, kind: str, name: str, params: Params) -> Row:
@@ -336,7 +338,9 @@ class Logs:
         self.aws = aws
 
     def describe_log_streams(self, **_: Any) -> Params:
-        return self.aws.call("DescribeLogStreams", lambda: {"logStreams": [{"logStreamName": "AllTraffic/i-1"}]})
+        return self.aws.call(
+            "DescribeLogStreams", lambda: {"logStreams": [{"logStreamName": "AllTraffic/i-1"}]}
+        )
 
     def get_log_events(self, **params: Any) -> Params:
         events = [{"timestamp": i, "message": line} for i, line in enumerate(self.aws.log_lines)]

@@ -9,6 +9,8 @@ from peagle_sm.core.spec import EndpointSpec
 from peagle_sm.service import Pacing
 from tests.service.fakes import ROLE, FakeAws
 
+REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
+
 
 def session_of(aws: FakeAws) -> Session:
     return Session.from_boto3(aws, clock=aws.clock.now)
@@ -29,7 +31,7 @@ def make_spec(name: str = "demo", **changes: Any) -> EndpointSpec:
         "name": name,
         "model": "gpt-oss-20b",
         "source": "container",
-        "image": "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker",
+        "image": f"{REGISTRY}/vllm:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker",
         "model_uri": "s3://bucket/target/",
         "head_uri": "s3://bucket/head/",
         "speculation": {"mode": "p-eagle", "num_speculative_tokens": 3, "draft_head": "mine"},

@@ -67,9 +67,7 @@ def _check(aws: FakeAws, error: BaseException | None) -> None:
 @pytest.mark.parametrize("number", range(len(QUIET)), ids=lambda n: f"{n}-{QUIET[n]}")
 def test_one_fault_in_a_deploy(number: int, fault: str, moment: str) -> None:
     aws = FakeAws()
-    setattr(
-        aws, moment, lambda _, call, operation: FAULTS[fault](operation) if call == number else None
-    )
+    setattr(aws, moment, lambda _, call, operation: FAULTS[fault](operation) if call == number else None)
     error = _run(aws)
     _check(aws, error)
     if fault in ("no answer", "internal failure", "throttled") and number >= QUIET.index("CreateModel"):

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from peagle_sm.aws.errors import aws_errors
-from peagle_sm.core.errors import CredentialsError, EngineError
+from peagle_sm.core.errors import CredentialsError, EngineError, NotFound
 
 USER_AGENT = "peagle-sm"
 CONNECT_TIMEOUT_S = 10
@@ -90,7 +90,8 @@ class Session:
     def client(self, service: str) -> Any:
         """Return a client that retries throttling and 5xx where a repeated call is harmless."""
         # An invocation costs compute and is timed, so it is tried once.
-        attempts = 1 if service == "sagemaker-runtime" else 5
+        # A local server that is not there will not be there in ten seconds either.
+        attempts = 1 if service == "sagemaker-runtime" else 2 if self.is_local else 5
         return self._client(service, attempts)
 
     def creating_client(self, service: str) -> Any:
@@ -142,9 +143,7 @@ class Session:
     def now(self) -> datetime:
         """Return the time by which schedules fire: the local server's clock, or this machine's."""
         if self.local is not None:
-            told = self.admin("status").get("now")
-            if isinstance(told, str):
-                return datetime.fromisoformat(told)
+            return datetime.fromisoformat(self.admin("status")["clock"])
         return self._clock()
 
     def admin(self, path: str) -> dict[str, Any]:
@@ -161,6 +160,7 @@ class Session:
 
         Raises:
             EngineError: the server does not answer, or this session is not local.
+            NotFound: the server knows no such page.
         """
         if self.local is None:
             raise EngineError(
@@ -172,6 +172,11 @@ class Session:
         try:
             with opener.open(url, timeout=ADMIN_TIMEOUT_S) as response:
                 return str(response.read().decode())
+        except urllib.error.HTTPError as error:
+            raise NotFound(
+                f"The local SageMaker has no /_peagle/{path}: {error.read().decode(errors='replace')}",
+                next_step="Look what runs with `peagle-sm local status`.",
+            ) from error
         except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
             raise EngineError(
                 f"The local SageMaker does not answer at {url}: {error}",

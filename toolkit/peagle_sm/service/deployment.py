@@ -84,7 +84,7 @@ def _take_up_what_serves(run: Run, found: Survey) -> None:
         follow(run)
         run.report("ready", f"endpoint {run.name} was in service already", status="InService")
     except KeyboardInterrupt:
-        raise Interrupted(f"Interrupted: endpoint {run.name} was there before and is left as it is.") from None
+        raise Interrupted(f"Interrupted: endpoint {run.name} was there before and is left.") from None
 
 
 def _bring_up(run: Run, found: Survey, wait: bool) -> None:

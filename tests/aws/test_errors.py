@@ -1,0 +1,91 @@
+"""botocore's errors become ours, each with a next step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from botocore import exceptions as botocore
+
+from peagle_sm.aws.errors import aws_errors, is_refused_now, is_taken, is_unsettled
+from peagle_sm.core.errors import CredentialsError, NotFound, PeagleError, ServiceFault, SpecError
+
+
+def _client_error(code: str, message: str = "words", status: int = 400) -> botocore.ClientError:
+    answer: Any = {
+        "Error": {"Code": code, "Message": message},
+        "ResponseMetadata": {"RequestId": "req-1", "HTTPStatusCode": status},
+    }
+    return botocore.ClientError(answer, "Operation")
+
+
+def _mapped(error: Exception) -> PeagleError:
+    with pytest.raises(PeagleError) as caught, aws_errors("DescribeEndpoint"):
+        raise error
+    assert caught.value.__cause__ is error
+    assert caught.value.next_step
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (_client_error("ExpiredTokenException"), CredentialsError, "aws sso login"),
+        (_client_error("UnrecognizedClientException"), CredentialsError, "aws sso login"),
+        (_client_error("AccessDeniedException"), CredentialsError, "permission"),
+        (_client_error("ValidationException", 'Could not find endpoint "arn".'), NotFound, "peagle-sm list"),
+        (_client_error("ResourceNotFoundException"), NotFound, "peagle-sm list"),
+        (_client_error("ResourceLimitExceeded"), ServiceFault, "quota"),
+        (_client_error("ThrottlingException"), ServiceFault, "rate"),
+        (_client_error("InternalFailure", status=500), ServiceFault, "AWS's side"),
+        (_client_error("ValidationException", "bad role"), ServiceFault, "--dry-run"),
+        (_client_error("SomethingNew"), ServiceFault, "again"),
+        (botocore.NoCredentialsError(), CredentialsError, "--profile"),
+        (botocore.PartialCredentialsError(provider="env", cred_var="x"), CredentialsError, "--profile"),
+        (botocore.ProfileNotFound(profile="x"), CredentialsError, "list-profiles"),
+        (botocore.NoRegionError(), CredentialsError, "--region"),
+        (botocore.UnauthorizedSSOTokenError(), CredentialsError, "aws sso login"),
+        (botocore.ParamValidationError(report="Name"), SpecError, "field"),
+        (botocore.EndpointConnectionError(endpoint_url="https://x"), ServiceFault, "network"),
+        (botocore.ConnectTimeoutError(endpoint_url="https://x"), ServiceFault, "network"),
+        (botocore.ReadTimeoutError(endpoint_url="https://x"), ServiceFault, "network"),
+        (botocore.ConnectionClosedError(endpoint_url="https://x"), ServiceFault, "network"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_mapping(error: Exception, kind: type[PeagleError], words: str) -> None:
+    mapped = _mapped(error)
+    assert type(mapped) is kind
+    assert words in (mapped.next_step or "")
+
+
+def test_a_fault_keeps_operation_code_and_request_id() -> None:
+    fault = _mapped(_client_error("ThrottlingException"))
+    assert isinstance(fault, ServiceFault)
+    assert (fault.operation, fault.code, fault.request_id) == (
+        "DescribeEndpoint",
+        "ThrottlingException",
+        "req-1",
+    )
+
+
+def test_what_may_have_been_carried_out() -> None:
+    assert is_unsettled(_mapped(botocore.ReadTimeoutError(endpoint_url="x")))
+    assert is_unsettled(_mapped(_client_error("Odd", status=503)))
+    assert is_unsettled(_mapped(_client_error("ThrottlingException")))
+    assert not is_unsettled(_mapped(_client_error("ValidationException")))
+    assert not is_unsettled(_mapped(_client_error("AccessDenied")))
+
+
+def test_taken_and_refused() -> None:
+    taken = _mapped(_client_error("ValidationException", 'Cannot create already existing endpoint "arn".'))
+    assert is_taken(taken)
+    busy = _mapped(_client_error("ValidationException", 'Cannot update in-progress endpoint "arn".'))
+    assert not is_taken(busy)
+    assert is_refused_now(busy)
+    assert not is_refused_now(_mapped(_client_error("AccessDenied")))
+
+
+def test_what_is_not_botocores_passes() -> None:
+    with pytest.raises(ZeroDivisionError), aws_errors("X"):
+        raise ZeroDivisionError

@@ -1,0 +1,145 @@
+"""Bodies: exactly one of three, within the limit; and what the engine's refusals become."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from peagle_sm.aws import runtime
+from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import NotFound, ServiceFault, SpecError
+
+
+class Runtime:
+    """The sagemaker-runtime client: answers, or raises, what it was given; keeps what was sent."""
+
+    region_name = "us-east-1"
+    profile_name = "work"
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.sent: list[dict[str, Any]] = []
+
+    def client(self, service: str, **_: Any) -> Runtime:
+        assert service == "sagemaker-runtime"
+        return self
+
+    def invoke_endpoint(self, **params: Any) -> dict[str, Any]:
+        self.sent.append(params)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        meta = {"RequestId": "req-9"}
+        return {"Body": io.BytesIO(json.dumps(self.answer).encode()), "ResponseMetadata": meta}
+
+
+def _error(code: str, message: str, **more: Any) -> ClientError:
+    answer: Any = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"RequestId": "req-9"}}
+    answer |= more
+    return ClientError(answer, "InvokeEndpoint")
+
+
+def _body(**given: Any) -> dict[str, Any]:
+    streamed = given.pop("streamed", False)
+    made = runtime.request_body(
+        given.pop("body", None),
+        given.pop("prompt", None),
+        given.pop("messages", None),
+        given,
+        streamed=streamed,
+    )
+    document: dict[str, Any] = json.loads(made)
+    return document
+
+
+def test_bodies() -> None:
+    assert _body(prompt="a", max_tokens=3) == {"prompt": "a", "max_tokens": 3, "stream": False}
+    messages = [{"role": "user", "content": "ä"}]
+    assert _body(messages=messages, streamed=True) == {
+        "messages": messages,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    whole = {"prompt": "a", "stream_options": {"continuous_usage_stats": True}}
+    assert _body(body=whole, streamed=True)["stream_options"] == {
+        "include_usage": True,
+        "continuous_usage_stats": True,
+    }
+    assert "stream_options" not in _body(body=whole)
+
+
+@pytest.mark.parametrize(
+    ("given", "found"), [({}, "nothing"), ({"prompt": "a", "body": {}}, "body and prompt")]
+)
+def test_exactly_one_of_three(given: dict[str, Any], found: str) -> None:
+    with pytest.raises(SpecError, match=f"found {found} to send; allowed: exactly one"):
+        _body(**given)
+
+
+def test_several_answers_cannot_be_streamed() -> None:
+    with pytest.raises(SpecError, match="n: found 2 for a stream; allowed: 1"):
+        _body(prompt="a", n=2, streamed=True)
+
+
+def test_what_json_cannot_say() -> None:
+    with pytest.raises(SpecError, match="cannot be written as JSON"):
+        _body(prompt="a", stop={1, 2})
+
+
+def test_the_limit_is_checked_before_anything_is_sent() -> None:
+    with pytest.raises(SpecError, match=r"has 6,291,50\d bytes; allowed: 6,291,456"):
+        _body(prompt="x" * 6_291_474)
+    client = Runtime({})
+    with pytest.raises(SpecError, match="6,291,457 bytes"):
+        runtime.invoke(Session.from_boto3(client), "demo", b"x" * 6_291_457)
+    assert not client.sent
+
+
+def test_a_whole_answer() -> None:
+    answer = {
+        "choices": [{"message": {"content": "4"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 1},
+        "metrics": None,
+    }
+    ticks = iter([10.0, 10.5])
+    got = runtime.invoke(Session.from_boto3(Runtime(answer)), "demo", b"{}", lambda: next(ticks))
+    assert (got.text, got.finish_reason, got.request_id) == ("4", "stop", "req-9")
+    assert (got.summary.total_ms, got.summary.otps, got.summary.ttft_ms) == (500, 2.0, None)
+
+
+def test_an_answer_that_is_no_completion() -> None:
+    with pytest.raises(ServiceFault, match="not an OpenAI completion") as caught:
+        runtime.invoke(Session.from_boto3(Runtime({"predictions": []})), "demo", b"{}")
+    assert caught.value.request_id == "req-9"
+
+
+def test_an_endpoint_that_does_not_exist() -> None:
+    error = _error("ValidationError", "Endpoint demo of account 123456789012 not found.")
+    with pytest.raises(NotFound, match="endpoint 'demo': there is none of that name in us-east-1") as caught:
+        runtime.invoke(Session.from_boto3(Runtime(error)), "demo", b"{}")
+    assert (
+        caught.value.next_step
+        == "Look what there is with `peagle-sm list --profile work --region us-east-1`."
+    )
+
+
+def test_the_engines_refusal_is_the_senders_error_in_the_engines_words() -> None:
+    said = json.dumps({"error": {"message": "max_tokens must be at least 1, got 0.", "code": 400}})
+    error = _error("ModelError", "Received client error (400)", OriginalStatusCode=400, OriginalMessage=said)
+    with pytest.raises(
+        SpecError, match=r"refuses the request \(400\): max_tokens must be at least 1, got 0\.$"
+    ):
+        runtime.invoke(Session.from_boto3(Runtime(error)), "demo", b"{}")
+
+
+def test_the_engines_failure_is_a_fault_and_names_the_logs() -> None:
+    error = _error(
+        "ModelError", "Received server error (500)", OriginalStatusCode=500, OriginalMessage="EngineDead"
+    )
+    with pytest.raises(ServiceFault, match=r"failed \(500\): EngineDead") as caught:
+        runtime.invoke(Session.from_boto3(Runtime(error)), "demo", b"{}")
+    assert caught.value.code == "ModelError"
+    assert "peagle-sm logs demo --profile work --region us-east-1" in (caught.value.next_step or "")

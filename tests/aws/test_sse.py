@@ -1,0 +1,57 @@
+"""Bytes cut anywhere give the same events."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peagle_sm.aws.sse import EventTooLarge, SseParser
+from tests.aws.streams import cut_at, recorded
+
+TEXTS = st.text(st.characters(exclude_characters="\r\n", codec="utf-8"), min_size=1)
+
+
+def _events(parts: list[bytes]) -> list[bytes]:
+    parser = SseParser()
+    found = [event for part in parts for event in parser.feed(part)]
+    return found + parser.finish()
+
+
+@given(
+    texts=st.lists(TEXTS),
+    end=st.sampled_from(["\n", "\r\n", "\r"]),
+    positions=st.lists(st.integers(0, 10_000), max_size=30),
+)
+def test_any_text_any_line_end_any_cut(texts: list[str], end: str, positions: list[int]) -> None:
+    data = "".join(f"data: {text}{end}{end}" for text in texts).encode()
+    assert _events(cut_at(data, positions)) == [text.encode() for text in texts]
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(0, 300), max_size=20))
+def test_cuts_change_nothing_whatever_the_bytes(data: bytes, positions: list[int]) -> None:
+    assert _events(cut_at(data, positions)) == _events([data])
+
+
+def test_every_single_byte_on_its_own() -> None:
+    data = recorded("chat-usage.sse").replace(b"\n", b"\r\n")
+    assert _events([data[i : i + 1] for i in range(len(data))]) == _events([data])
+    assert _events([data])[-1] == b"[DONE]"
+
+
+def test_comments_other_fields_and_several_data_lines() -> None:
+    data = b": keep-alive\n\nevent: x\nid: 1\ndata: a\ndata:b\ndata:  c\n\n"
+    assert _events([data]) == [b"a\nb\n c"]
+
+
+def test_an_event_without_its_closing_blank_line_comes_at_the_end() -> None:
+    parser = SseParser()
+    assert parser.feed(b"data: a\n\ndata: [DONE]") == [b"a"]
+    assert parser.finish() == [b"[DONE]"]
+
+
+def test_an_event_that_never_ends_is_dropped() -> None:
+    parser = SseParser(max_event_bytes=1000)
+    parser.feed(b"data: " + b"x" * 900)
+    with pytest.raises(EventTooLarge, match="1,000 bytes"):
+        parser.feed(b"x" * 200)

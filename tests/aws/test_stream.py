@@ -1,0 +1,190 @@
+"""A recorded stream gives its chunks and figures however it is cut; cut short, it gives a typed error."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from botocore.eventstream import ChecksumMismatch
+from botocore.exceptions import EventStreamError, ReadTimeoutError
+from hypothesis import given
+from hypothesis import strategies as st
+from urllib3.exceptions import ProtocolError
+
+from peagle_sm.core.errors import PeagleError, StreamError
+from tests.aws.streams import breaking, cut_at, read, recorded
+
+CHAT = recorded("chat-usage.sse")
+COMPLETION = recorded("completion-continuous-usage.sse")
+CHAT_TEXT = "&T+Y*;.R*;.R*;.R"
+POSITIONS = st.lists(st.integers(0, len(CHAT)), max_size=40)
+
+
+def _sse(*documents: object) -> bytes:
+    return b"".join(b"data: " + json.dumps(one, ensure_ascii=False).encode() + b"\n\n" for one in documents)
+
+
+def _delta(text: str, finish: str | None = None) -> dict[str, object]:
+    return {"choices": [{"index": 0, "text": text, "finish_reason": finish}]}
+
+
+@given(positions=POSITIONS, crlf=st.booleans())
+def test_a_chat_cut_anywhere(positions: list[int], crlf: bool) -> None:
+    data = CHAT.replace(b"\n", b"\r\n") if crlf else CHAT
+    stream = read(cut_at(data, positions))
+    assert "".join(chunk.text for chunk in stream) == CHAT_TEXT
+    assert stream.text == CHAT_TEXT
+    assert stream.summary.output_tokens == 8
+    assert stream.summary.prompt_tokens == 5
+    assert stream.summary.finish_reason == "length"
+    assert stream.summary.acceptance_length == 1.0
+
+
+@given(text=st.text(min_size=1), positions=st.lists(st.integers(0, 10_000), max_size=40))
+def test_any_text_survives_any_cut(text: str, positions: list[int]) -> None:
+    data = _sse(*(_delta(character) for character in text), _delta("", "stop")) + b"data: [DONE]\n\n"
+    stream = read(cut_at(data, positions))
+    assert "".join(chunk.text for chunk in stream) == text
+
+
+@given(end=st.integers(0, CHAT.index(b'"finish_reason":"length"')), positions=POSITIONS)
+def test_a_stream_that_ends_early_is_an_error_with_what_had_come(end: int, positions: list[int]) -> None:
+    stream = read(cut_at(CHAT[:end], positions))
+    got: list[str] = []
+    with pytest.raises(StreamError) as caught:
+        got.extend(chunk.text for chunk in stream)
+    assert CHAT_TEXT.startswith(caught.value.partial_text)
+    assert caught.value.partial_text == stream.text
+    assert caught.value.request_id == "req-1"
+    assert caught.value.next_step
+    with pytest.raises(PeagleError, match="not ended"):
+        _ = stream.summary
+
+
+@given(st.integers(0, len(COMPLETION)))
+def test_whole_prefixes_only(end: int) -> None:
+    stream = read([COMPLETION[:end]])
+    try:
+        text = "".join(chunk.text for chunk in stream)
+    except StreamError:
+        return
+    assert text == " W!="
+    assert stream.summary.finish_reason == "length"
+
+
+def test_all_events_in_one_part_and_without_a_last_blank_line() -> None:
+    stream = read([CHAT.rstrip(b"\n")])
+    assert len(list(stream)) == 8
+    assert stream.summary.output_tokens == 8
+
+
+def test_a_finish_reason_without_done_is_whole() -> None:
+    stream = read([_sse(_delta("a"), _delta("b", "stop"))])
+    assert [chunk.text for chunk in stream] == ["a", "b"]
+    assert stream.summary.output_tokens is None
+    assert stream.summary.otps is None
+
+
+def test_tokens_per_chunk_are_told_where_the_engine_tells_them() -> None:
+    assert [chunk.token_count for chunk in read([COMPLETION])] == [3, 1]
+    assert [chunk.token_count for chunk in read([CHAT])] == [None] * 8
+    ids = {"choices": [{"text": "ab", "token_ids": [5, 6], "finish_reason": "stop"}]}
+    assert [chunk.token_count for chunk in read([_sse(ids)])] == [2]
+
+
+def test_the_figures_of_a_stream() -> None:
+    metrics = {
+        "speculative_decoding": {
+            "mean_acceptance_length": 2.5,
+            "draft_acceptance_rate": 0.5,
+            "acceptance_histogram": [1, 0, 2, 1],
+            "num_spec_steps": 4,
+            "num_accepted_draft_tokens": 7,
+            "num_draft_tokens": 12,
+            "num_spec_tokens": 3,
+        }
+    }
+    usage = {"prompt_tokens": 3, "completion_tokens": 11}
+    parts = [_sse(_delta("a")), _sse(_delta("b")), _sse(_delta("c", "stop"))]
+    parts += [_sse({"choices": [], "usage": usage, "metrics": metrics}), b"data: [DONE]\n\n"]
+    stream = read(parts)
+    list(stream)
+    told = stream.summary
+    # The clock ticks a millisecond at each chunk, and once more at the end.
+    assert (told.ttft_ms, told.total_ms) == (pytest.approx(1), pytest.approx(4))
+    assert told.otps == pytest.approx(11 / 0.004)
+    assert told.tpot_ms == pytest.approx(2 / 10)
+    assert told.acceptance is not None
+    assert told.acceptance.survival == (0.75, 0.75, 0.25)
+    assert told.acceptance_length == 2.5
+    assert told.to_dict()["acceptance"]["target_steps"] == 4
+    assert json.dumps(told.to_dict())
+
+
+def test_reasoning_counts_as_the_first_token_but_is_not_text() -> None:
+    thinking = {"choices": [{"delta": {"reasoning_content": "hmm"}, "finish_reason": None}]}
+    answer = {"choices": [{"delta": {"content": "4"}, "finish_reason": "stop"}]}
+    stream = read([_sse(thinking, answer)])
+    assert [(chunk.text, chunk.reasoning) for chunk in stream] == [("", "hmm"), ("4", "")]
+    assert stream.text == "4"
+    assert stream.summary.ttft_ms == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"error": {"message": "out of memory", "code": 500}},
+        {"object": "error", "message": "out of memory", "code": 500},
+        {"error": "out of memory"},
+    ],
+)
+def test_an_error_in_the_stream_is_an_error_even_before_done(document: dict[str, object]) -> None:
+    stream = read([_sse(_delta("so far"), document), b"data: [DONE]\n\n"])
+    with pytest.raises(StreamError, match="out of memory") as caught:
+        list(stream)
+    assert caught.value.partial_text == "so far"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            EventStreamError(
+                {"Error": {"Code": "ModelStreamError", "Message": "the container closed the connection"}},
+                "InvokeEndpointWithResponseStream",
+            ),
+            "ModelStreamError: the container closed the connection",
+        ),
+        (ReadTimeoutError(endpoint_url="https://x"), "connection broke"),
+        (ProtocolError("Connection broken: IncompleteRead"), "connection broke"),
+        (ConnectionResetError("reset"), "connection broke"),
+        (ChecksumMismatch(1, 2), "damaged"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_every_way_to_break_has_a_type_and_the_text(error: Exception, words: str) -> None:
+    stream = read(breaking([_sse(_delta("so far"))], error))
+    with pytest.raises(StreamError, match=words) as caught:
+        list(stream)
+    assert caught.value.partial_text == "so far"
+    assert caught.value.__cause__ is error
+
+
+def test_a_break_after_done_does_not_matter() -> None:
+    stream = read(breaking([CHAT], ProtocolError("late")))
+    list(stream)
+    assert stream.summary.output_tokens == 8
+
+
+def test_a_fault_of_ours_is_not_taken_for_a_broken_stream() -> None:
+    with pytest.raises(ZeroDivisionError):
+        list(read(breaking([], ZeroDivisionError())))
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [(b"data: {oops}\n\n", "not JSON"), (b"data: [1]\n\n", "not an object"), (b"data: \xff\n\n", "not JSON")],
+)
+def test_what_is_not_an_event_of_a_completion(part: bytes, words: str) -> None:
+    with pytest.raises(StreamError, match=words):
+        list(read([part]))

@@ -1,0 +1,208 @@
+"""Deleting by names and globs: only what is ours, in order, and proven."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import BillableLeft, NotFound, PeagleError, PlanRefused
+from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.service import Deletable, Pacing, connect, delete, deploy, leftovers, list_endpoints, status
+from tests.service.fakes import FakeAws, Row, broken, denied, lost, throttled
+from tests.service.setting import make_spec, pacing_of, session_of
+
+
+def _deployed(aws: FakeAws, *names: str) -> Session:
+    session = session_of(aws)
+    for name in names:
+        deploy(make_spec(name), session=session, pacing=pacing_of(aws))
+    return session
+
+
+def _foreign(aws: FakeAws, name: str) -> None:
+    aws.endpoints[name] = Row(aws.clock.now(), {}, {"team": "other"}, config="theirs")
+
+
+def test_everything_goes_in_order_and_is_proven_gone(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws, "demo")
+    report = delete(["demo"], session=session, pacing=pacing)
+    assert [one.split("/")[0] for one in report.deleted] == [
+        "endpoint",
+        "endpoint-config",
+        "model",
+        "schedule",
+    ]
+    assert report.leftovers == ()
+    assert leftovers(session) == []
+    assert not aws.everything()
+    sent = [call for call in aws.calls if call.startswith("Delete")]
+    assert sent == ["DeleteEndpoint", "DeleteEndpointConfig", "DeleteModel", "DeleteSchedule"]
+
+
+def test_globs_take_what_matches_and_the_question_shows_it(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws, "demo-a", "demo-b", "other")
+    shown: list[Deletable] = []
+
+    def yes(rows: Sequence[Deletable]) -> bool:
+        shown.extend(rows)
+        return True
+
+    report = delete(["demo-*", "demo-a"], session=session, pacing=pacing, confirm=yes)
+    assert report.names == ("demo-a", "demo-b")
+    assert [(row.name, row.status, len(row.resources)) for row in shown] == [
+        ("demo-a", "InService", 4),
+        ("demo-b", "InService", 4),
+    ]
+    assert [one.name for one in list_endpoints(session)] == ["other"]
+
+
+def test_a_name_is_not_taken_for_a_longer_one(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws, "demo", "demo-2")
+    delete(["demo"], session=session, pacing=pacing)
+    assert len(aws.everything()) == 4
+
+
+def test_a_no_deletes_nothing(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws, "demo")
+    with pytest.raises(PeagleError, match="Nothing was deleted"):
+        delete(["demo"], session=session, pacing=pacing, confirm=lambda rows: False)
+    assert len(aws.everything()) == 4
+
+
+def test_a_foreign_endpoint_is_refused_and_no_glob_takes_it(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws, "demo-mine")
+    _foreign(aws, "demo-theirs")
+    with pytest.raises(PlanRefused, match="was not made by peagle-sm"):
+        delete(["demo-theirs"], session=session, pacing=pacing)
+    delete(["demo-*"], session=session, pacing=pacing)
+    assert aws.everything() == ["endpoint/demo-theirs"]
+
+
+def test_nothing_of_that_name(session: Session, pacing: Pacing) -> None:
+    with pytest.raises(NotFound, match="'nope' matches nothing") as caught:
+        delete(["nope"], session=session, pacing=pacing)
+    assert "peagle-sm list --region us-east-1" in (caught.value.next_step or "")
+
+
+def test_what_a_killed_run_left_without_an_endpoint_is_listed_and_goes(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws, "demo")
+    aws.endpoints.clear()
+    row = list_endpoints(session)[0]
+    assert (row.name, row.status, len(row.resources)) == ("demo", "Orphaned", 3)
+    with pytest.raises(NotFound, match="left of it: endpoint-config/demo-"):
+        status("demo", session=session)
+    delete(["demo"], session=session, pacing=pacing)
+    assert not aws.everything()
+
+
+def test_creating_refuses_and_is_waited_out(aws: FakeAws, spec: EndpointSpec, pacing: Pacing) -> None:
+    session = session_of(aws)
+    deploy(spec, session=session, pacing=pacing, wait=False)
+    delete(["demo"], session=session, pacing=pacing)
+    assert aws.calls.count("DeleteEndpoint") > 1
+    assert not aws.everything()
+
+
+def test_a_deletion_that_answers_200_and_does_nothing_is_repeated(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws, "demo")
+    ignored: list[str] = []
+
+    def ignore_twice(_: FakeAws, number: int, operation: str) -> None:
+        if operation == "DeleteEndpoint" and len(ignored) < 2:
+            ignored.append(operation)
+            aws.endpoints["demo"].gone_at = None
+
+    aws.after = ignore_twice
+    delete(["demo"], session=session, pacing=pacing)
+    assert not aws.everything()
+
+
+def test_an_endpoint_that_will_not_go_is_named_with_the_command_and_keeps_its_limit(
+    aws: FakeAws, pacing: Pacing
+) -> None:
+    session = _deployed(aws, "demo", "easy")
+    aws.delete_s = 1e9
+    aws.endpoints["easy"].gone_at = 0.0
+    with pytest.raises(BillableLeft) as caught:
+        delete(["demo", "easy"], session=session, pacing=pacing)
+    assert caught.value.details["resources"] == ["endpoint/demo"]
+    assert caught.value.next_step == "peagle-sm delete demo --yes --region us-east-1"
+    assert "schedule/peagle-demo-lifetime" in aws.everything()
+    assert not any("easy" in one for one in aws.everything())
+
+
+def test_a_name_reused_by_somebody_else_while_waiting_is_not_deleted(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws, "demo")
+
+    def reuse(_: FakeAws, number: int, operation: str) -> None:
+        if operation == "DeleteEndpoint":
+            aws.clock.sleep(1)
+            _foreign(aws, "demo")
+
+    aws.after = reuse
+    delete(["demo"], session=session, pacing=pacing)
+    assert aws.everything() == ["endpoint/demo"]
+
+
+def _calls_of_a_quiet_delete() -> list[str]:
+    aws = FakeAws()
+    session = _deployed(aws, "demo")
+    aws.calls.clear()
+    delete(["demo"], session=session, pacing=pacing_of(aws))
+    return aws.calls
+
+
+QUIET = _calls_of_a_quiet_delete()
+FAULTS = {"no answer": lost, "denied": denied, "broken": broken, "throttled": throttled}
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("fault", [*FAULTS, "Ctrl-C"])
+@pytest.mark.parametrize("number", range(len(QUIET)), ids=lambda n: f"{n}-{QUIET[n]}")
+def test_one_fault_in_a_delete(number: int, fault: str, moment: str) -> None:
+    aws = FakeAws()
+    session = _deployed(aws, "demo")
+    aws.calls.clear()
+
+    def strike(_: FakeAws, call: int, operation: str) -> BaseException | None:
+        if call != number:
+            return None
+        return KeyboardInterrupt() if fault == "Ctrl-C" else FAULTS[fault](operation)
+
+    setattr(aws, moment, strike)
+    error: BaseException | None = None
+    try:
+        delete(["demo"], session=session, pacing=pacing_of(aws))
+    except (PeagleError, KeyboardInterrupt) as raised:
+        error = raised
+    if error is None:
+        assert not aws.everything()
+        return
+    # No endpoint outlives a failure without its limit; once a deletion was tried, the error names it.
+    assert not aws.endpoints or "schedule/peagle-demo-lifetime" in aws.everything()
+    if "DeleteEndpoint" in aws.calls and aws.endpoints:
+        assert isinstance(error, BillableLeft)
+        assert "peagle-sm delete demo" in (error.next_step or "")
+
+
+def test_leaving_the_with_block_deletes_even_after_an_error(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    with pytest.raises(ZeroDivisionError), deploy(spec, session=session, pacing=pacing):
+        raise ZeroDivisionError
+    assert not aws.everything()
+
+
+def test_deleting_inside_the_with_block_is_no_mistake(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    with deploy(spec, session=session, pacing=pacing) as endpoint:
+        endpoint.delete()
+    assert not aws.everything()
+
+
+def test_connect_wants_an_endpoint_that_exists(session: Session) -> None:
+    with pytest.raises(NotFound, match="endpoint 'nope' does not exist in us-east-1"):
+        connect("nope", session=session)

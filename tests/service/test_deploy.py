@@ -1,0 +1,286 @@
+"""What a deploy does when the name is free, taken, or half made already."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peagle_sm.aws.session import LocalTarget, Session
+from peagle_sm.core.errors import (
+    BillableLeft,
+    CredentialsError,
+    EndpointFailed,
+    PeagleError,
+    PlanRefused,
+    SpecError,
+)
+from peagle_sm.core.records import Plan
+from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.service import Declined, Event, Pacing, deploy, plan_for
+from tests.service.fakes import START, FakeAws, broken, denied, lost, throttled
+from tests.service.setting import make_spec, pacing_of, session_of
+
+SCHEDULE = "peagle-demo-lifetime"
+
+
+def test_the_lifetime_limit_is_armed_before_anything_that_costs(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    endpoint = deploy(spec, session=session, pacing=pacing)
+    assert endpoint.name == "demo"
+    made = [call for call in aws.calls if call.startswith("Create")]
+    assert made == ["CreateSchedule", "CreateModel", "CreateEndpointConfig", "CreateEndpoint"]
+    assert aws.schedules[SCHEDULE]["StartDate"] == START + timedelta(hours=8)
+
+
+def test_progress_tells_phase_time_status_and_spend(
+    session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    events: list[Event] = []
+    deploy(spec, session=session, pacing=pacing, progress=events.append)
+    phases = [event.phase for event in events if event.phase != "waiting"]
+    assert phases == ["check", "lifetime", "model", "config", "endpoint", "verify", "ready"]
+    assert [event.status for event in events if event.phase == "waiting"] == ["Creating"] * 4
+    last = events[-1]
+    assert last.elapsed_s == 60
+    assert last.spent_usd == pytest.approx(4.2 / 60)
+
+
+def test_the_plan_is_shown_and_a_no_creates_nothing(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    shown: list[Plan] = []
+
+    def no(plan: Plan) -> bool:
+        shown.append(plan)
+        return False
+
+    with pytest.raises(Declined) as caught:
+        deploy(spec, session=session, pacing=pacing, confirm=no)
+    assert caught.value.exit_code == 1
+    assert shown[0].usd_per_hour == 4.2
+    assert not aws.everything()
+
+
+def test_the_lifetime_counts_from_the_yes(aws: FakeAws, session: Session, pacing: Pacing) -> None:
+    def after_lunch(plan: Plan) -> bool:
+        aws.clock.sleep(3600)
+        return True
+
+    deploy(make_spec(), session=session, pacing=pacing, confirm=after_lunch)
+    assert aws.schedules[SCHEDULE]["StartDate"] == START + timedelta(hours=9)
+
+
+def test_a_refused_plan_creates_nothing(aws: FakeAws, session: Session, pacing: Pacing) -> None:
+    spec = make_spec(placement={"instance_types": ["ml.nonsense.large"]})
+    with pytest.raises(PlanRefused) as caught:
+        deploy(spec, session=session, pacing=pacing)
+    assert "ml.nonsense.large" in caught.value.message
+    assert caught.value.next_step
+    assert any(one["severity"] == "error" for one in caught.value.details["findings"])
+    assert not aws.everything()
+
+
+def test_a_failed_endpoint_is_explained_and_cleaned_up(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    aws.outcome, aws.reason = "Failed", "The primary container did not pass the ping health check."
+    aws.log_lines = ["ValueError: head does not match"]
+    with pytest.raises(EndpointFailed) as caught:
+        deploy(spec, session=session, pacing=pacing)
+    assert caught.value.details["failure_reason"] == aws.reason
+    assert caught.value.details["log_tail"] == aws.log_lines
+    assert caught.value.next_step
+    assert not aws.everything()
+
+
+def test_no_capacity_gets_its_own_advice(aws: FakeAws, session: Session, pacing: Pacing) -> None:
+    aws.outcome, aws.reason = "Failed", "InsufficientInstanceCapacity: unable to provision ml.g7e.2xlarge"
+    with pytest.raises(EndpointFailed) as caught:
+        deploy(make_spec(), session=session, pacing=pacing)
+    assert "instance_types" in (caught.value.next_step or "")
+
+
+def test_an_endpoint_that_never_comes_up_is_not_left_running(
+    aws: FakeAws, session: Session, spec: EndpointSpec
+) -> None:
+    aws.create_s = 3 * 3600
+    patient = Pacing(aws.clock.now, aws.clock.monotonic, aws.clock.sleep, 60.0, 4 * 3600)
+    with pytest.raises(EndpointFailed, match="not in service after 150 minutes"):
+        deploy(spec, session=session, pacing=patient)
+    assert not aws.everything()
+
+
+def test_a_silent_rollback_is_seen(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    def swap(_: FakeAws, number: int, operation: str) -> None:
+        if operation == "CreateEndpoint":
+            aws.endpoints["demo"].config = "demo-before"
+
+    aws.after = swap
+    with pytest.raises(EndpointFailed, match="runs config demo-before, not demo-"):
+        deploy(spec, session=session, pacing=pacing)
+    assert not aws.everything()
+
+
+def test_wait_false_returns_while_creating(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    deploy(spec, session=session, pacing=pacing, wait=False)
+    assert aws.status(aws.endpoints["demo"]) == "Creating"
+
+
+def test_a_foreign_endpoint_is_never_touched(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    deploy(spec, session=session, pacing=pacing)
+    aws.endpoints["demo"].tags = {"team": "other"}
+    before = aws.everything()
+    with pytest.raises(PlanRefused, match="was not made by peagle-sm"):
+        deploy(spec, session=session, pacing=pacing)
+    assert aws.everything() == before
+
+
+def test_a_name_that_is_snatched_meanwhile_is_left_alone_and_not_scheduled_for_deletion(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    def snatch(_: FakeAws, number: int, operation: str) -> None:
+        if operation == "CreateEndpointConfig":
+            name = next(iter(aws.configs))
+            aws.client("sagemaker").create_endpoint(EndpointName="demo", EndpointConfigName=name)
+
+    aws.after = snatch
+    with pytest.raises(PlanRefused, match="not of this spec"):
+        deploy(spec, session=session, pacing=pacing)
+    assert aws.everything() == ["endpoint/demo"]
+
+
+def test_another_spec_under_the_same_name_is_refused(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    deploy(spec, session=session, pacing=pacing)
+    other = make_spec(speculation={"mode": "p-eagle", "num_speculative_tokens": 5, "draft_head": "mine"})
+    with pytest.raises(PlanRefused, match="another spec") as caught:
+        deploy(other, session=session, pacing=pacing)
+    assert "peagle-sm delete demo --region us-east-1" in (caught.value.next_step or "")
+    assert len(aws.everything()) == 4
+
+
+def test_a_second_deploy_of_the_same_spec_keeps_endpoint_and_lifetime(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    deploy(spec, session=session, pacing=pacing)
+    end = aws.schedules[SCHEDULE]["StartDate"]
+    aws.clock.sleep(3600)
+    deploy(spec, session=session, pacing=pacing)
+    assert aws.calls.count("CreateEndpoint") == 1
+    assert aws.schedules[SCHEDULE]["StartDate"] == end
+
+
+def test_a_lost_lifetime_limit_is_armed_again(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    deploy(spec, session=session, pacing=pacing)
+    aws.schedules.clear()
+    deploy(spec, session=session, pacing=pacing)
+    assert SCHEDULE in aws.schedules
+
+
+def test_an_old_limit_never_meets_a_new_endpoint(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    deploy(spec, session=session, pacing=pacing)
+    aws.endpoints.clear()
+    aws.clock.sleep(7 * 3600)
+    deploy(spec, session=session, pacing=pacing)
+    assert aws.schedules[SCHEDULE]["StartDate"] > START + timedelta(hours=14)
+
+
+@pytest.mark.parametrize("fault", [KeyboardInterrupt(), denied("x")], ids=["Ctrl-C", "denied"])
+@pytest.mark.parametrize("number", range(5))
+def test_an_endpoint_in_service_survives_a_deploy_that_is_stopped(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing, fault: BaseException, number: int
+) -> None:
+    deploy(spec, session=session, pacing=pacing)
+    aws.calls.clear()
+    aws.before = lambda _, call, operation: fault if call == number else None
+    with pytest.raises(PeagleError):
+        deploy(spec, session=session_of(aws), pacing=pacing)
+    assert len(aws.everything()) == 4
+    assert aws.status(aws.endpoints["demo"]) == "InService"
+
+
+def test_the_region_of_the_spec_must_be_the_sessions(session: Session) -> None:
+    spec = make_spec(placement={"region": "eu-west-1", "instance_types": ["ml.g7e.2xlarge"]})
+    with pytest.raises(CredentialsError) as caught:
+        plan_for(spec, session)
+    assert "--region eu-west-1" in (caught.value.next_step or "")
+
+
+def test_a_broken_progress_callback_cleans_up(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    def broken_pipe(event: Event) -> None:
+        if event.phase in ("waiting", "cleanup"):
+            raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        deploy(spec, session=session, pacing=pacing, progress=broken_pipe)
+    assert not aws.everything()
+
+
+SOME_FAULTS = {"lost": lost, "denied": denied, "broken": broken, "throttled": throttled}
+
+
+@given(
+    faults=st.dictionaries(
+        st.integers(0, 40), st.tuples(st.sampled_from([*SOME_FAULTS, "ctrl-c"]), st.booleans()), max_size=6
+    ),
+    outcome=st.sampled_from(["InService", "Failed"]),
+)
+def test_whatever_goes_wrong_together_nothing_billable_stays_unnamed(
+    faults: dict[int, tuple[str, bool]], outcome: str
+) -> None:
+    aws = FakeAws()
+    aws.outcome = outcome
+
+    def strike(late: bool) -> object:
+        def fault(_: FakeAws, call: int, operation: str) -> BaseException | None:
+            kind, when = faults.get(call, ("", late))
+            if not kind or when != late:
+                return None
+            return KeyboardInterrupt() if kind == "ctrl-c" else SOME_FAULTS[kind](operation)
+
+        return fault
+
+    aws.before, aws.after = strike(False), strike(True)  # type: ignore[assignment]
+    error = None
+    try:
+        deploy(make_spec(), session=session_of(aws), pacing=pacing_of(aws))
+    except PeagleError as raised:
+        error = raised
+    if error is None:
+        assert aws.status(aws.endpoints["demo"]) == "InService"
+    elif isinstance(error, BillableLeft):
+        assert "peagle-sm delete demo" in (error.next_step or "")
+    else:
+        assert not aws.endpoints
+    guarded = SCHEDULE in aws.schedules
+    assert guarded or not aws.endpoints
+    assert not aws.unguarded
+
+
+def test_a_local_target_comes_from_a_status_document() -> None:
+    target = LocalTarget.from_status(
+        {"endpoint_url": "http://localhost:4600", "pid": 7, "region": "us-east-1"}
+    )
+    assert target == LocalTarget("http://localhost:4600")
+
+
+def test_a_spec_error_is_not_wrapped(session: Session) -> None:
+    with pytest.raises(SpecError):
+        plan_for(make_spec(model="no-such-model"), session)

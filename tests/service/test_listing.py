@@ -1,0 +1,80 @@
+"""What list, status and logs say."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import NotFound
+from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.service import Pacing, deploy, list_endpoints, logs, status
+from tests.service.fakes import START, FakeAws, Row
+
+
+def test_a_row_tells_what_runs_what_it_costs_and_when_it_ends(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    deploy(spec, session=session, pacing=pacing)
+    aws.clock.sleep(3600 - 60)
+    (row,) = list_endpoints(session)
+    assert (row.name, row.status, row.managed, row.mode) == ("demo", "InService", True, "p-eagle")
+    assert (row.num_speculative_tokens, row.instance_type, row.instance_count) == (3, "ml.g7e.2xlarge", 1)
+    assert (row.age_s, row.usd_per_hour, row.spent_usd) == (3600, 4.2, pytest.approx(4.2))
+    assert row.expires_at == START + timedelta(hours=8)
+    assert (row.idle_minutes, row.grace_minutes) == (60, 10)
+    assert json.loads(json.dumps(row.to_dict()))["expires_at"] == "2026-11-20T16:00:00+00:00"
+
+
+def test_foreign_endpoints_are_listed_only_when_asked_for(aws: FakeAws, session: Session) -> None:
+    aws.endpoints["theirs"] = Row(aws.clock.now(), {}, {"team": "other"}, config="c")
+    assert list_endpoints(session) == []
+    (row,) = list_endpoints(session, everything=True)
+    assert (row.name, row.managed, row.usd_per_hour) == ("theirs", False, None)
+
+
+def test_status_compares_the_config_asked_for_with_the_one_that_runs(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    endpoint = deploy(spec, session=session, pacing=pacing)
+    found = endpoint.status()
+    assert found.config_name == found.config_asked
+    assert found.speculative_config is not None
+    assert found.speculative_config["parallel_drafting"] is True
+    assert found.warnings == ()
+    aws.endpoints["demo"].config = "demo-before"
+    aws.schedules.clear()
+    found = endpoint.status()
+    assert [warning.split(":")[0] for warning in found.warnings] == [
+        f"runs config demo-before, asked for {found.config_asked}",
+        "no lifetime limit is armed",
+    ]
+    json.dumps(found.to_dict())
+
+
+def test_status_of_a_limit_that_is_over_warns(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    endpoint = deploy(spec, session=session, pacing=pacing)
+    aws.clock.sleep(9 * 3600)
+    assert "lifetime limit is over" in endpoint.status().warnings[0]
+
+
+def test_status_of_nothing(session: Session) -> None:
+    with pytest.raises(NotFound, match="'nope' does not exist in us-east-1"):
+        status("nope", session=session)
+
+
+def test_logs_come_oldest_first_and_limited(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    deploy(spec, session=session, pacing=pacing)
+    aws.log_lines = ["one", "two", "three"]
+    assert [line.message for line in logs("demo", session=session, limit=2)] == ["two", "three"]
+
+
+def test_logs_of_nothing(session: Session) -> None:
+    with pytest.raises(NotFound):
+        logs("nope", session=session)

@@ -1,0 +1,151 @@
+"""The same code over HTTP: an unmodified boto3 against the local SageMaker with scripted engines."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from peagle_sm.aws.session import LocalTarget, Session, make_session
+from peagle_sm.core.errors import EndpointFailed, Interrupted, NotFound, ServiceFault, SpecError, StreamError
+from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.service import Endpoint, Event, Pacing, delete, deploy, leftovers, list_endpoints, status
+from tests.local.conftest import Server, eventually, server  # noqa: F401
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def local(server: Server) -> Session:  # noqa: F811
+    return make_session(local=LocalTarget.from_status(server.status.to_dict()))
+
+
+@pytest.fixture
+def pacing(local: Session) -> Pacing:
+    return replace(Pacing.for_session(local), poll_s=0.05)
+
+
+def _spec(**script: str) -> EndpointSpec:
+    env = {f"SCRIPT_{key.upper()}": value for key, value in script.items()}
+    return EndpointSpec(
+        name=f"svc-{next(_numbers)}",
+        model="tiny-code",
+        speculation={"mode": "p-eagle", "num_speculative_tokens": 7},
+        serving={"env": env},
+    )
+
+
+@pytest.fixture
+def endpoint(local: Session, pacing: Pacing) -> Iterator[Endpoint]:
+    with deploy(_spec(), session=local, pacing=pacing) as made:
+        yield made
+
+
+def test_from_a_spec_to_an_endpoint_and_back_to_nothing(local: Session, pacing: Pacing) -> None:
+    spec = _spec(invoke="sse", chunks="3")
+    events: list[Event] = []
+    endpoint = deploy(spec, session=local, pacing=pacing, progress=events.append)
+    assert events[-1].phase == "ready"
+    row = next(one for one in list_endpoints(local) if one.name == spec.name)
+    assert (row.status, row.mode, row.num_speculative_tokens) == ("InService", "p-eagle", 7)
+    assert (row.usd_per_hour, row.spent_usd) == (0.0, 0.0)
+    assert len(row.resources) == 4
+    with endpoint.stream(prompt="def f():", max_tokens=8) as stream:
+        assert "".join(chunk.text for chunk in stream) == "token0 token1 token2 "
+    assert stream.summary.total_ms > 0
+    report = endpoint.delete()
+    assert len(report.deleted) == 4
+    assert report.leftovers == ()
+    assert not [one for one in leftovers(local) if spec.name in one]
+
+
+def test_status_shows_the_engine_behind_it(endpoint: Endpoint) -> None:
+    found = endpoint.status()
+    assert found.config_name == found.config_asked
+    assert found.lifetime is not None
+    assert found.engine is not None
+    assert found.warnings == ()
+    assert found.speculative_config is not None
+    assert found.speculative_config["num_speculative_tokens"] == 7
+    assert "vllm:num_requests_running" in endpoint.metrics()
+
+
+def test_a_second_deploy_takes_up_what_is_there(local: Session, pacing: Pacing) -> None:
+    spec = _spec()
+    with deploy(spec, session=local, pacing=pacing) as first:
+        created = first.status().summary.created_at
+        again = deploy(spec, session=local, pacing=pacing)
+        assert again.status().summary.created_at == created
+
+
+def test_an_engine_that_dies_on_the_way_up_is_quoted_and_cleaned_up(local: Session, pacing: Pacing) -> None:
+    spec = _spec(ping="never", exit_after="0.1", exit_line="ValueError: no such head")
+    with pytest.raises(EndpointFailed, match="no such head") as caught:
+        deploy(spec, session=local, pacing=pacing)
+    assert any("no such head" in line for line in caught.value.details["log_tail"])
+    assert not [one for one in leftovers(local) if spec.name in one]
+
+
+def test_a_real_ctrl_c_while_creating_cleans_up(local: Session, pacing: Pacing) -> None:
+    spec = _spec(ping="0.8")
+    once = threading.Event()
+
+    def press(event: Event) -> None:
+        if event.phase == "waiting" and not once.is_set():
+            once.set()
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted, match="deleted again"):
+        deploy(spec, session=local, pacing=pacing, progress=press)
+    assert not [one for one in leftovers(local) if spec.name in one]
+
+
+def test_a_stream_that_is_cut_is_an_error_with_its_text(endpoint: Endpoint) -> None:
+    script = {"SCRIPT_INVOKE": "cut", "SCRIPT_CHUNKS": "2"}
+    with pytest.raises(StreamError) as caught:
+        list(endpoint.stream({"prompt": "x", "script": script}))
+    assert caught.value.partial_text == "token0 token1 "
+
+
+def test_a_stream_that_stalls_meets_the_time_limit(endpoint: Endpoint) -> None:
+    script = {"SCRIPT_INVOKE": "stall", "SCRIPT_CHUNKS": "1"}
+    with pytest.raises(StreamError) as caught:
+        list(endpoint.stream({"prompt": "x", "script": script}))
+    assert caught.value.partial_text == "token0 "
+
+
+@pytest.mark.parametrize(("code", "kind"), [(400, SpecError), (500, ServiceFault)])
+def test_the_engines_answers_become_typed_errors(
+    endpoint: Endpoint, code: int, kind: type[Exception]
+) -> None:
+    script = {"SCRIPT_INVOKE": f"status:{code}", "SCRIPT_BODY": '{"error": {"message": "bad K"}}'}
+    for send in (endpoint.invoke, endpoint.stream):
+        with pytest.raises(kind, match=f"{code}.*bad K"):
+            send({"prompt": "x", "script": script})
+
+
+def test_logs_hold_the_engines_lines(local: Session, endpoint: Endpoint) -> None:
+    def lines() -> Any:
+        return list(endpoint.logs(limit=5))
+
+    assert eventually(lines)
+
+
+def test_what_does_not_exist(local: Session, pacing: Pacing) -> None:
+    absent = Endpoint("nope", local)
+    for ask in (
+        lambda: absent.invoke(prompt="x"),
+        lambda: absent.stream(prompt="x"),
+        lambda: status("nope", session=local),
+        lambda: delete(["nope"], session=local, pacing=pacing),
+        lambda: delete(["nope-*"], session=local, pacing=pacing),
+        absent.metrics,
+    ):
+        with pytest.raises(NotFound, match="nope"):
+            ask()
