@@ -82,7 +82,7 @@ def _container(request: Mapping[str, Any]) -> dict[str, Any]:
         raise invalid("A model needs a PrimaryContainer or Containers: found neither.")
     if len(containers) > 1:
         raise not_local("An inference pipeline (several Containers)", "give one PrimaryContainer.")
-    container: dict[str, Any] = primary or containers[0]
+    container: dict[str, Any] = containers[0] if primary is None else primary
     for member in ("ModelPackageName", "MultiModelConfig"):
         if member in container:
             raise not_local(f"ContainerDefinition.{member}", "give Image and ModelDataSource.")
