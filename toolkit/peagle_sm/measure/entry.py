@@ -23,7 +23,7 @@ def run_job(job: Callable[[Reporter], int], reporter: Reporter | None = None) ->
     try:
         code = job(reporter)
     except (KeyboardInterrupt, Interrupted):
-        reporter.say("interrupted; everything that was started has been ended")
+        reporter.say("interrupted")
         code = Interrupted.exit_code
     except PeagleError as error:
         reporter.say(f"error: {error}")

@@ -79,7 +79,7 @@ def measure(
         arm.name: asker(endpoints[arm.name], max_tokens=max_tokens, salt=title, stream=stream) for arm in arms
     }
     before = load_now()
-    with reporter.turns(title, len(prompts) * len(arms)) as tick:
+    with reporter.turns("turns", len(prompts) * len(arms)) as tick:
         samples = run_turns(
             prompts,
             asks,

@@ -11,15 +11,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from peagle_sm.aws.session import LocalTarget, Session, make_session
-from peagle_sm.core.errors import PeagleError
+from peagle_sm.core.errors import EndpointFailed, PeagleError
 from peagle_sm.core.spec import EndpointSpec
 from peagle_sm.local import lifecycle
 from peagle_sm.measure import leftovers
-from peagle_sm.service import Endpoint, Event, delete, deploy
+from peagle_sm.service import Endpoint, delete, deploy
 from peagle_sm.service import leftovers as resources_of_ours
 
 Say = Callable[[str], None]
-_TELL_EVERY_S = 10.0
+_TELL_EVERY_S, _POLL_S, _LOG_LINES = 10.0, 0.5, 20
 _GONE_S = 15.0  #: how long a process may take to leave after its server said it was down
 
 
@@ -57,7 +57,8 @@ class LocalStack:
             if error is not None:
                 self._say("   cleaning up: ending the local SageMaker and its engines")
             with _undisturbed():
-                self.close()
+                left = self.close()
+            self._say(f"   left behind: {', '.join(left) or 'nothing'}")
 
     @property
     def session(self) -> Session:
@@ -71,38 +72,46 @@ class LocalStack:
         return self._session
 
     def deploy(self, specs: Mapping[str, EndpointSpec], *, together: bool = True) -> dict[str, Endpoint]:
-        """Deploy every spec and return the endpoints, in service, by key.
+        """Deploy every spec and return the endpoints, in service and verified, by key.
 
-        ``together`` starts all engines before the first is waited for: it asks for each endpoint
-        without waiting, and then deploys the same spec again, which takes up what is there.
+        ``together`` starts all engines before the first is waited for. The waiting is done here, not
+        by the deploy: after Ctrl-C that would wait until AWS allows a deletion, while a server of our
+        own can simply be ended.
 
         Raises:
-            PeagleError: the first failure; what that deploy made was cleaned up by it.
-            Interrupted: Ctrl-C, likewise.
+            EndpointFailed: an engine did not come up; ``details`` has failure_reason and log_tail.
+            PeagleError: whatever else the deploy says.
         """
+        endpoints: dict[str, Endpoint] = {}
         try:
-            if together:
-                for spec in specs.values():
-                    deploy(spec, session=self.session, wait=False)
-                    self._endpoints.append(spec.name)
-            return {key: self._deploy_one(spec) for key, spec in specs.items()}
+            for key, spec in specs.items():
+                endpoints[key] = deploy(spec, session=self.session, wait=False)
+                self._endpoints.append(spec.name)
+                if not together:
+                    self._follow(endpoints[key])
+            for endpoint in endpoints.values():
+                self._follow(endpoint)
+            # Once more, which now only checks that each runs what its spec asks for.
+            return {key: deploy(spec, session=self.session) for key, spec in specs.items()}
         finally:
             with contextlib.suppress(PeagleError, OSError):
                 self._watch()
 
-    def _deploy_one(self, spec: EndpointSpec) -> Endpoint:
-        told = self._monotonic()
-
-        def tell(event: Event) -> None:
-            nonlocal told
-            if event.phase == "ready" or self._monotonic() - told > _TELL_EVERY_S:
+    def _follow(self, endpoint: Endpoint) -> None:
+        began = told = self._monotonic()
+        while (status := endpoint.status()).summary.status == "Creating":
+            if self._monotonic() - told > _TELL_EVERY_S:
                 told = self._monotonic()
-                self._say(f"   {spec.name}: {event.status or event.message} after {event.elapsed_s:.0f} s")
-
-        endpoint = deploy(spec, session=self.session, progress=tell)
-        if spec.name not in self._endpoints:
-            self._endpoints.append(spec.name)
-        return endpoint
+                self._say(f"   {endpoint.name}: Creating, {told - began:.0f} s")
+            time.sleep(_POLL_S)
+        if status.summary.status != "InService":
+            lines = [line.message for line in endpoint.logs(limit=_LOG_LINES)]
+            raise EndpointFailed(
+                f"endpoint {endpoint.name} is {status.summary.status}: {status.failure_reason}",
+                next_step="read the engine's last lines above",
+                details={"failure_reason": status.failure_reason, "log_tail": lines},
+            )
+        self._say(f"   {endpoint.name}: InService")
 
     def delete(self, names: Sequence[str]) -> None:
         """Delete these endpoints with their configs, models and schedules, proven gone."""
