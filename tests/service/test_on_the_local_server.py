@@ -6,14 +6,24 @@ import itertools
 import os
 import signal
 import threading
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+import peagle_sm
 from peagle_sm.aws.session import LocalTarget, Session, make_session
-from peagle_sm.core.errors import EndpointFailed, Interrupted, NotFound, ServiceFault, SpecError, StreamError
+from peagle_sm.core.errors import (
+    BillableLeft,
+    EndpointFailed,
+    Interrupted,
+    NotFound,
+    ServiceFault,
+    SpecError,
+    StreamError,
+)
 from peagle_sm.core.spec import EndpointSpec
 from peagle_sm.service import Endpoint, Event, Pacing, delete, deploy, leftovers, list_endpoints, status
 from tests.local.conftest import Server, eventually, server  # noqa: F401
@@ -149,3 +159,44 @@ def test_what_does_not_exist(local: Session, pacing: Pacing) -> None:
     ):
         with pytest.raises(NotFound, match="nope"):
             ask()
+
+
+def test_two_ctrl_c_hand_the_endpoint_to_its_lifetime_limit_which_really_ends_it(
+    local: Session, pacing: Pacing
+) -> None:
+    spec = _spec(ping="3")
+    pressed: list[str] = []
+
+    def press(event: Event) -> None:
+        first = not pressed and event.phase == "waiting"
+        second = len(pressed) == 1 and event.phase == "cleanup"
+        if first or second:
+            pressed.append(event.phase)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(BillableLeft, match="brought forward to now") as caught:
+        deploy(spec, session=local, pacing=pacing, progress=press)
+    assert caught.value.next_step == f"peagle-sm delete {spec.name} --yes{local.command_flags()}"
+    # Creating refuses the first attempt; the schedule comes again.
+    url = f"{local.local_url}/_peagle/clock"
+    eventually(lambda: status(spec.name, session=local).summary.status != "Creating")
+
+    def gone() -> bool:
+        with urllib.request.urlopen(url, data=b'{"advance_seconds": 660}', timeout=10):
+            pass
+        return not any(one.name == spec.name and one.status != "Orphaned" for one in list_endpoints(local))
+
+    eventually(gone, seconds=60)
+    delete([spec.name], session=local, pacing=pacing)
+    assert not [one for one in leftovers(local) if spec.name in one]
+
+
+def test_one_call_from_a_notebook(server: Server) -> None:  # noqa: F811
+    spec = _spec(invoke="sse").model_dump(exclude_defaults=True)
+    target = LocalTarget.from_status(server.status.to_dict())
+    assert peagle_sm.plan(spec, local=target).usd_per_hour == 0.0
+    with peagle_sm.deploy(spec, local=target, yes=True, progress=lambda event: None) as made:
+        same = peagle_sm.connect(made.name, local=target)
+        assert sum(1 for _ in same.stream(messages=[{"role": "user", "content": "hi"}])) == 5
+    with pytest.raises(NotFound):
+        peagle_sm.connect(made.name, local=target)
