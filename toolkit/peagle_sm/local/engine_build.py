@@ -35,16 +35,25 @@ def build(home: Path, container: Path, progress: Progress) -> None:
     """
     started = time.monotonic()
     progress("building the engine's environment (vLLM for CPU): about two minutes and 2.5 GB, once")
-    python = _make_venv(home)
-    lock = container / "engine-cpu.lock"
-    pinned = [line.strip() for line in lock.read_text().splitlines() if line.strip() and line[0] != "#"]
-    _install_torch(python, next(line for line in pinned if line.startswith("torch==")), progress)
-    progress(f"installing the {len(pinned)} packages of {lock.name}")
-    _pip(python, ["--requirement", str(lock)], _counting(progress, len(pinned)))
+    python = install_lock(home, container / "engine-cpu.lock", progress)
     progress("installing the plugins for vLLM")
     _install_plugins(python, container / "plugins")
     _run([str(python), "-c", CHECK], "check the engine's environment", lambda line: None)
     progress(f"the engine's environment is ready, after {time.monotonic() - started:.0f} s")
+
+
+def install_lock(home: Path, lock: Path, progress: Progress) -> Path:
+    """Make a virtual environment in ``home`` with exactly the packages of ``lock``; returns its Python.
+
+    Raises:
+        EngineError: with the last lines of the step that failed.
+    """
+    python = _make_venv(home)
+    pinned = [line.strip() for line in lock.read_text().splitlines() if line.strip() and line[0] != "#"]
+    _install_torch(python, next(line for line in pinned if line.startswith("torch==")), progress)
+    progress(f"installing the {len(pinned)} packages of {lock.name}")
+    _pip(python, ["--requirement", str(lock)], _counting(progress, len(pinned)))
+    return python
 
 
 def _make_venv(home: Path) -> Path:

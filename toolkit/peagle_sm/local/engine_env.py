@@ -45,16 +45,23 @@ def ensure_engine(
     """
     container = container or container_dir()
     home = (cache or cache_dir()) / "engine" / engine_key(container)
-    python = home / "bin" / "python"
-    if _is_complete(home):
-        return python
-    with _locked(home.parent, home.name, progress):
-        if not _is_complete(home):
-            # A directory without its marker is what a killed build left behind.
-            shutil.rmtree(home, ignore_errors=True)
-            builder(home, container, progress)
-            (home / MARKER).write_text(f"{sys.version}\n")
-    return python
+    return ensure_environment(home, lambda: builder(home, container, progress), progress)
+
+
+def ensure_environment(home: Path, build_it: Callable[[], None], progress: Progress) -> Path:
+    """Return the Python of the environment in ``home``; ``build_it`` makes it where it is not complete.
+
+    Raises:
+        EngineError: it cannot be built, or its parent directory cannot be written.
+    """
+    if not _is_complete(home):
+        with _locked(home.parent, home.name, progress):
+            if not _is_complete(home):
+                # A directory without its marker is what a killed build left behind.
+                shutil.rmtree(home, ignore_errors=True)
+                build_it()
+                (home / MARKER).write_text(f"{sys.version}\n")
+    return home / "bin" / "python"
 
 
 def engine_key(container: Path, python: str | None = None) -> str:
