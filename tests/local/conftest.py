@@ -27,7 +27,7 @@ from tests.local.scripted_engine import ScriptedLauncher
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:0.32.0-cpu"
 FAST = Timing(poll_s=0.02, watch_s=0.05, rolling_back_s=0.05, deleting_s=0.05)
 # Short enough to be waited for.
-LIMITS = Limits(invoke_s=1.0, stream_s=1.5)
+LIMITS = Limits(invoke_s=4.0, stream_s=3.0)
 
 _numbers = itertools.count(1)
 
@@ -89,7 +89,7 @@ class Server:
         return dict(eventually(reached))
 
 
-def eventually(condition: Callable[[], Any], seconds: float = 15) -> Any:
+def eventually(condition: Callable[[], Any], seconds: float = 30) -> Any:
     """Wait until the condition gives something true, and return that."""
     limit = time.monotonic() + seconds
     while True:
@@ -122,6 +122,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     options = Options(
         port=spawn.free_port(),
         engine_python=Path("unused"),
+        embedded=True,
         weights=_weights(tmp_path_factory.mktemp("weights")),
         limits=LIMITS,
         timing=FAST,
@@ -129,11 +130,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     )
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve(options, ready.append, stop)))
     thread.start()
-    eventually(lambda: ready or not thread.is_alive())
+    eventually(lambda: ready or not thread.is_alive(), seconds=120)
     assert ready, "the server ended before it answered"
     yield Server(ready[0])
     loop.call_soon_threadsafe(stop.set)
-    thread.join(timeout=20)
+    thread.join(timeout=60)
     loop.close()
     assert not thread.is_alive()
 

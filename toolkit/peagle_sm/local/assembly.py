@@ -13,14 +13,14 @@ from pathlib import Path
 
 from peagle_sm.local import state
 from peagle_sm.local.admin import Admin
+from peagle_sm.local.building import build_engine
 from peagle_sm.local.clock import LocalClock
 from peagle_sm.local.control import ControlPlane, EngineLauncherProtocol, Event, Timing
 from peagle_sm.local.dataplane import DataPlane, Limits
 from peagle_sm.local.engine import EngineLauncher
-from peagle_sm.local.engine_env import ensure_engine
 from peagle_sm.local.front import Front
 from peagle_sm.local.jumpstart import jumpstart_addresses
-from peagle_sm.local.launching import EnsureEngine, Fetch, LazyLauncher, StateBook, UtilisationSampler
+from peagle_sm.local.launching import Build, Fetch, LazyLauncher, StateBook, UtilisationSampler
 from peagle_sm.local.logs import EndpointLogs
 from peagle_sm.local.metrics import Recorder
 from peagle_sm.local.moto_side import Moto
@@ -44,11 +44,12 @@ class Options:
 
     port: int
     engine_python: Path | None = None
+    embedded: bool = False
     weights: Path = field(default_factory=weights_dir)
     limits: Limits = field(default_factory=Limits)
     timing: Timing | None = None
     make_launcher: MakeLauncher = EngineLauncher
-    ensure_engine: EnsureEngine = ensure_engine
+    build_engine: Build = build_engine
 
 
 class Assembly:
@@ -106,7 +107,8 @@ class Assembly:
         if me is None:
             raise RuntimeError("this process cannot see itself")
         port = self._options.port
-        self._book = StateBook(state.ServerState(port, me, str(state.log_path(port))))
+        known = state.ServerState(port, me, str(state.log_path(port)), embedded=self._options.embedded)
+        self._book = StateBook(known)
         await self._data_plane.open()
         self._beat = asyncio.create_task(self._beats())
 
@@ -116,6 +118,7 @@ class Assembly:
             self._beat.cancel()
             await asyncio.gather(self._beat, return_exceptions=True)
         await self.control.close()
+        await self._launcher.close()
         await self._data_plane.close()
         self._moto.close()
 
@@ -143,15 +146,15 @@ class Assembly:
 
     def _control_plane(self) -> ControlPlane:
         options = self._options
-        launcher = LazyLauncher(
+        self._launcher = LazyLauncher(
             make=lambda python: options.make_launcher(python, self._fetch),
-            ensure=options.ensure_engine,
+            build=options.build_engine,
             started=self._write_down,
             python=options.engine_python,
         )
         return ControlPlane(
             clock=self._clock,
-            launcher=launcher,
+            launcher=self._launcher,
             account=ACCOUNT,
             region=REGION,
             root=state.work_dir(options.port),
@@ -173,6 +176,8 @@ class Assembly:
         if event.kind != "line":
             where = event.endpoint if event.variant is None else f"{event.endpoint}/{event.variant}"
             log.info("%s: %s (%s): %s", where, event.kind, event.status, event.message)
+            if event.kind == "status":  # whoever reads the logs next wants what led to it
+                self._logs.flush()
         elif event.variant is not None:
             self._logs.line(event.endpoint, f"{event.variant}/{event.engine_id}", event.message)
 

@@ -80,7 +80,8 @@ class DataPlane:
     async def open(self) -> None:
         """Open the connections to the engines."""
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            # vLLM closes an idle connection after 5 s; one that it closes just now would cost a request.
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=2.0),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
             auto_decompress=False,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from time import monotonic, sleep
@@ -41,7 +42,7 @@ def end_server(known: ServerState) -> list[Ended]:
     """End one server with its engines; EngineError when a process survives being killed."""
     latest = state.read(known.port) or known
     engines = [engine for engine in latest.engines if group_members(engine)]
-    how = _end(latest.server, known.port)
+    how = _end(latest)
     ended = [Ended("server", "local SageMaker", known.port, latest.server.pid, how)]
     newest = state.read(known.port)  # an engine may have been started in the meantime
     engines += [e for e in (newest.engines if newest else ()) if e not in engines and group_members(e)]
@@ -54,18 +55,19 @@ def end_server(known: ServerState) -> list[Ended]:
     return ended
 
 
-def _end(server: Process, port: int) -> Literal["asked", "terminated", "killed", "already gone"]:
+def _end(known: ServerState) -> Literal["asked", "terminated", "killed", "already gone"]:
+    server, port = known.server, known.port
     if not server.alive:
         return "already gone"
     with suppress(EngineError):
         client.shut_down(port)
-        if _gone(server, _ASKED_S):
+        if _until(lambda: _has_left(known), _ASKED_S):
             return "asked"
     _signal(server, signal.SIGTERM)
-    if _gone(server, _TERMINATED_S):
+    if _until(lambda: not server.alive, _TERMINATED_S):
         return "terminated"
     _signal(server, signal.SIGKILL)
-    if _gone(server, _KILLED_S):
+    if _until(lambda: not server.alive, _KILLED_S):
         return "killed"
     raise EngineError(
         f"the server at port {port} (process {server.pid}) does not end", next_step=f"kill -9 {server.pid}"
@@ -93,11 +95,15 @@ def _signal(process: Process, number: int) -> None:
             os.kill(process.pid, number)
 
 
-def _gone(process: Process, seconds: float) -> bool:
+def _has_left(known: ServerState) -> bool:
+    """Whether the process is gone, or, where the server was only a part of it, has withdrawn its state."""
+    return not known.server.alive or (known.embedded and state.read(known.port) is None)
+
+
+def _until(condition: Callable[[], bool], seconds: float) -> bool:
     deadline = monotonic() + seconds
-    while process.alive:
+    while not condition():
         if monotonic() > deadline:
             return False
-        # A server that this very process spawned stays a zombie until it is waited for.
         sleep(0.05)
     return True

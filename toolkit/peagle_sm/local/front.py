@@ -10,7 +10,6 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
-from urllib.parse import unquote
 
 from aiohttp import web
 
@@ -118,9 +117,9 @@ class Front:
     async def _invocation(self, request: web.Request) -> web.StreamResponse:
         name, _, call = request.path.removeprefix("/endpoints/").partition("/")
         if request.method == "POST" and call == "invocations":
-            return await self._runtime.invoke(request, unquote(name))
+            return await self._runtime.invoke(request, name)
         if request.method == "POST" and call == "invocations-response-stream":
-            return await self._runtime.stream(request, unquote(name))
+            return await self._runtime.stream(request, name)
         found = f"{request.method} {request.path}"
         return awsjson.runtime_error(
             "UnknownOperationException", f"{found} is not implemented by the local SageMaker", 404

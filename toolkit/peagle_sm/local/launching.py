@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from threading import Lock
 
@@ -17,7 +16,8 @@ from peagle_sm.local.state import Process, ServerState, group_members, write
 
 Fetch = Callable[[str, Path], Awaitable[None]]
 MakeLauncher = Callable[[Path], EngineLauncherProtocol]
-EnsureEngine = Callable[[Callable[[str], None]], Path]
+Started = Callable[[int, str], None]
+Build = Callable[[Callable[[str], None], Started], Coroutine[object, object, Path]]
 
 
 class StateBook:
@@ -43,40 +43,56 @@ class StateBook:
         return self._state.engines
 
 
-@dataclass
 class LazyLauncher:
-    """Launches engines; the first launch builds their environment, in a thread.
+    """Launches engines; the first launch has their environment built.
 
     That is the place for it because the server must answer within seconds, and a deploy is what needs
     the engine: meanwhile the endpoint is Creating and its log says what is going on.
     """
 
-    make: MakeLauncher
-    ensure: EnsureEngine
-    started: Callable[[int, str], None]
-    python: Path | None = None
-    _inner: EngineLauncherProtocol | None = None
-
-    def __post_init__(self) -> None:
-        """One environment is built at a time."""
-        self._building = asyncio.Lock()
+    def __init__(
+        self, *, make: MakeLauncher, build: Build, started: Started, python: Path | None = None
+    ) -> None:
+        """Take what makes a launcher, what builds its Python, and who is told of processes."""
+        self._make = make
+        self._build = build
+        self._started = started
+        self._python = python
+        self._inner: EngineLauncherProtocol | None = None
+        self._building: asyncio.Task[Path] | None = None
+        self._listeners: list[Callable[[str], None]] = []
 
     async def launch(self, request: EngineRequest, on_line: Callable[[str], None]) -> EngineProcessProtocol:
         """Start an engine and write its process down."""
-        async with self._building:
-            if self._inner is None:
-                self._inner = self.make(self.python or await self._build(on_line))
+        if self._inner is None:
+            self._inner = self._make(self._python or await self._built(on_line))
         process = await self._inner.launch(request, on_line)
-        self.started(process.pid, request.name)
+        self._started(process.pid, request.name)
         return process
 
-    async def _build(self, on_line: Callable[[str], None]) -> Path:
-        loop = asyncio.get_running_loop()
+    async def close(self) -> None:
+        """End a build that is still going on."""
+        if self._building is not None:
+            self._building.cancel()
+            await asyncio.gather(self._building, return_exceptions=True)
 
-        def progress(text: str) -> None:
-            loop.call_soon_threadsafe(on_line, f"[peagle-sm local] engine environment: {text}")
+    async def _built(self, on_line: Callable[[str], None]) -> Path:
+        """Wait for the one build; an endpoint that is deleted meanwhile does not stop it for the others."""
+        self._listeners.append(on_line)
+        if self._building is None or (self._building.done() and not self._succeeded(self._building)):
+            self._building = asyncio.create_task(self._build(self._tell, self._started))
+        try:
+            return await asyncio.shield(self._building)
+        finally:
+            self._listeners.remove(on_line)
 
-        return await asyncio.to_thread(self.ensure, progress)
+    @staticmethod
+    def _succeeded(build: asyncio.Task[Path]) -> bool:
+        return not build.cancelled() and build.exception() is None
+
+    def _tell(self, line: str) -> None:
+        for listener in self._listeners:
+            listener(line)
 
 
 class UtilisationSampler:

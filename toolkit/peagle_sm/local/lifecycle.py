@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -153,13 +154,21 @@ def _foreground(port: int, python: Path | None, on_ready: Callable[[LocalStatus]
         last.append(answering)
         on_ready(answering)
 
+    kept = logging.FileHandler(state.log_path(port), mode="w")
+    kept.setFormatter(logging.Formatter(state.LOG_FORMAT))
+    logger = logging.getLogger("peagle_sm.local")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(kept)
     try:
-        asyncio.run(run(Options(port=port, engine_python=python), ready))
+        asyncio.run(run(Options(port=port, engine_python=python, embedded=True), ready))
     except OSError as error:
         raise EngineError(
             f"the local SageMaker cannot listen on port {port}: {error.strerror}",
             next_step="choose another port, or none for a free one",
         ) from error
+    finally:
+        logger.removeHandler(kept)
+        kept.close()
     return last[-1]
 
 

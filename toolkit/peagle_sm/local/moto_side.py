@@ -180,9 +180,8 @@ def _lay_cloudwatch_rules() -> None:
     compute = CloudWatchBackend.get_metric_data
 
     def put_metric_data(self: CloudWatchResponse) -> Any:
-        namespace = str(self._get_param("Namespace"))
-        if namespace.startswith("AWS/"):
-            raise InvalidParameterValue(f"The value {namespace} for parameter Namespace is invalid.")
+        if str(self._get_param("Namespace")).startswith("AWS/"):
+            raise InvalidParameterValue("The value AWS/ for parameter Namespace is invalid.")
         return put(self)
 
     def get_metric_data(self: CloudWatchResponse) -> Any:

@@ -131,15 +131,14 @@ class Schedules:
         """Take the moto whose schedules to read, and the clock that dates them."""
         self._moto = moto
         self._clock = clock
-        self._dated: set[int] = set()
 
     def all(self) -> list[Schedule]:
         """List every schedule; new ones get their creation time from the local clock."""
         found = []
         for group in list(self._moto.backend("scheduler").schedule_groups.values()):
             for kept in list(group.schedules.values()):
-                if id(kept) not in self._dated:
-                    self._dated.add(id(kept))
+                if not hasattr(kept, "peagle_dated"):
+                    kept.peagle_dated = True
                     kept.creation_date = kept.last_modified_date = self._clock.now().timestamp()
                 found.append(_schedule(kept))
         return found

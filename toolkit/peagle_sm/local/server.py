@@ -84,9 +84,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--engine-python", type=Path, help="Python of a ready engine environment")
     parser.add_argument("--ready-fd", type=int, help="file descriptor that gets the status")
     arguments = parser.parse_args(argv)
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format=state.LOG_FORMAT)
 
     def ready(status: LocalStatus) -> None:
         log.info("the local SageMaker answers at %s", status.endpoint_url)

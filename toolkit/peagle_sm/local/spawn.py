@@ -16,8 +16,8 @@ from peagle_sm.core.errors import EngineError
 from peagle_sm.local import state
 from peagle_sm.local.status import LocalStatus
 
-# It takes two or three seconds; a machine under full load may take ten times that.
-_PATIENCE_S = 60.0
+# It takes a second or two; a machine whose cores all train a model may take a hundred times that.
+_PATIENCE_S = 180.0
 # Between choosing a free port and listening on it somebody else may take it.
 _TRIES = 3
 _LAST_LINES = 15
@@ -69,7 +69,7 @@ def _start(port: int, engine_python: Path | None) -> LocalStatus:
             stderr=output,
             pass_fds=(writing,),
             start_new_session=True,
-            env=_environment(),
+            env=server_environment(),
         )
     os.close(writing)
     try:
@@ -100,8 +100,8 @@ def _first_line(pipe: int) -> str:
     return received.decode()
 
 
-def _environment() -> dict[str, str]:
-    """The server finds this very package, wherever it was imported from; and no AWS account is in reach."""
+def server_environment() -> dict[str, str]:
+    """Give the environment in which this very package is found, and no AWS account is in reach."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     package_root = str(Path(__file__).resolve().parents[2])
     paths = [package_root, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]

@@ -17,6 +17,8 @@ import psutil
 
 from peagle_sm.local.paths import state_dir
 
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
 # Two readings of one process's start time differ by rounding only.
 _SAME_START_S = 0.05
 
@@ -48,12 +50,16 @@ class Process:
 
 @dataclass(frozen=True)
 class ServerState:
-    """One server: where it listens, its process, and its engines (the leaders of their groups)."""
+    """One server: where it listens, its process, and its engines (the leaders of their groups).
+
+    An embedded server runs in a process that does other things too and may outlive it.
+    """
 
     port: int
     server: Process
     log_path: str
     engines: tuple[Process, ...] = ()
+    embedded: bool = False
 
     def with_engine(self, engine: Process) -> ServerState:
         """Give the state with one more engine, without those that ended."""
@@ -113,7 +119,8 @@ def read(port: int) -> ServerState | None:
     try:
         raw = json.loads(state_path(port).read_text())
         engines = tuple(Process(**engine) for engine in raw["engines"])
-        return ServerState(int(raw["port"]), Process(**raw["server"]), str(raw["log_path"]), engines)
+        server = Process(**raw["server"])
+        return ServerState(int(raw["port"]), server, str(raw["log_path"]), engines, bool(raw["embedded"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

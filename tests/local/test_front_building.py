@@ -1,0 +1,89 @@
+"""The engine's environment is built when the first endpoint needs it, once, and ended with the server."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peagle_sm.core.errors import EngineError
+from peagle_sm.local.building import build_engine
+from peagle_sm.local.engine import EngineRequest
+from peagle_sm.local.launching import LazyLauncher
+from peagle_sm.local.state import Process
+
+REQUEST = EngineRequest(name="e-v", image="vllm:0.32.0-cpu", environment={}, root=Path("x"), model_sources=[])
+
+
+def script(code: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", code)
+
+
+async def test_progress_is_passed_on_and_the_python_comes_back() -> None:
+    lines: list[str] = []
+    started: list[tuple[int, str]] = []
+    code = "import sys; print('installing', file=sys.stderr); print('/engine/bin/python')"
+    python = await build_engine(lines.append, lambda *s: started.append(s), script(code))
+    assert python == Path("/engine/bin/python")
+    assert lines == ["[peagle-sm local] installing"]
+    assert started[0][1] == "engine environment"
+
+
+async def test_a_failed_build_says_its_last_words() -> None:
+    with pytest.raises(EngineError, match="no space left"):
+        await build_engine(
+            lambda _: None, lambda *_: None, script("import sys; sys.exit('error: no space left')")
+        )
+
+
+async def test_a_build_that_is_not_wanted_any_more_is_ended() -> None:
+    started: list[int] = []
+    code = "import sys, time; print('go', file=sys.stderr, flush=True); time.sleep(600)"
+    going = asyncio.Event()
+    building = asyncio.create_task(
+        build_engine(lambda _: going.set(), lambda pid, _: started.append(pid), script(code))
+    )
+    await asyncio.wait_for(going.wait(), 60)
+    building.cancel()
+    await asyncio.gather(building, return_exceptions=True)
+    assert Process.of(started[0]) is None
+
+
+class OneProcess:
+    pid = 42
+
+
+class Launcher:
+    async def launch(self, request: EngineRequest, on_line: Any) -> Any:
+        return OneProcess()
+
+
+async def test_two_endpoints_wait_for_one_build_and_a_failed_one_is_tried_again() -> None:
+    builds: list[str] = []
+    release = asyncio.Event()
+
+    async def build(on_line: Any, started: Any) -> Path:
+        builds.append("build")
+        await release.wait()
+        on_line("ready")
+        if len(builds) == 1:
+            raise EngineError("no network")
+        return Path("python")
+
+    told: list[str] = []
+    written: list[tuple[int, str]] = []
+    launcher = LazyLauncher(make=lambda python: Launcher(), build=build, started=lambda *s: written.append(s))
+    both = [asyncio.create_task(launcher.launch(REQUEST, told.append)) for _ in range(2)]
+    await asyncio.sleep(0)
+    release.set()
+    results = await asyncio.gather(*both, return_exceptions=True)
+    assert [str(result) for result in results] == ["no network", "no network"]
+    assert builds == ["build"]
+    assert told == ["ready", "ready"]
+    await launcher.launch(REQUEST, told.append)
+    assert builds == ["build", "build"]
+    assert written == [(42, "e-v")]
+    await launcher.close()

@@ -1,0 +1,188 @@
+"""up, status and down with real server processes; what they start ends with them, however they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from peagle_sm.core.errors import EngineError, NotFound, SpecError
+from peagle_sm.local import lifecycle, state
+from peagle_sm.local.state import Process, ServerState
+from peagle_sm.local.status import LocalStatus
+from tests.local import stand_in_server
+from tests.local.conftest import IMAGE, Server, client_at, eventually
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """State of the test's own, in which every server is ended afterwards."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    yield tmp_path
+    lifecycle.down()
+
+
+def start() -> LocalStatus:
+    """A server whose engines are stand-ins for vLLM, started by this very Python."""
+    return lifecycle.up(engine_python=Path(sys.executable))
+
+
+def deploy(server: LocalStatus, home: Path, name: str = "e") -> list[psutil.Process]:
+    """An endpoint InService; returns the processes of its engine, two at least."""
+    sagemaker = client_at(server.endpoint_url, "sagemaker")
+    environment = stand_in_server.install(home / "package")
+    sagemaker.create_model(
+        ModelName=name,
+        ExecutionRoleArn=server.role_arn,
+        PrimaryContainer={"Image": IMAGE, "Environment": environment},
+    )
+    variant = {
+        "VariantName": "v",
+        "ModelName": name,
+        "InstanceType": "ml.g7e.2xlarge",
+        "InitialInstanceCount": 1,
+    }
+    sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
+    sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
+    Server(server).until(name, "InService")
+    known = state.read(server.port)
+    assert known is not None
+    members = [process for engine in known.engines for process in state.group_members(engine)]
+    assert len(members) >= 2
+    return members
+
+
+def all_gone(processes: list[psutil.Process]) -> bool:
+    return not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes)
+
+
+@pytest.mark.slow
+def test_two_servers_live_side_by_side_and_down_leaves_nothing(home: Path) -> None:
+    first, second = start(), start()
+    assert {first.port, second.port} == {found.port for found in lifecycle.status()}
+    with pytest.raises(SpecError, match="2 local SageMakers run"):
+        lifecycle.find_server()
+    engine = deploy(first, home)
+    assert client_at(second.endpoint_url, "sagemaker").list_endpoints()["Endpoints"] == []
+    ended = lifecycle.down(first.port)
+    assert [(e.kind, e.how) for e in ended] == [("server", "asked"), ("engine", "asked")]
+    assert all_gone(engine)
+    assert lifecycle.find_server().port == second.port
+    assert not state.work_dir(first.port).exists()
+
+
+@pytest.mark.slow
+def test_what_a_killed_server_leaves_is_found_and_ended(home: Path) -> None:
+    server = start()
+    engine = deploy(server, home)
+    os.kill(server.pid, signal.SIGKILL)
+    eventually(lambda: lifecycle.status() == [])
+    with pytest.raises(NotFound):
+        lifecycle.find_server()
+    assert lifecycle.down()[0].how == "already gone"
+    assert all_gone(engine)
+    assert list(state.read_all()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_server_in_good_order(home: Path, number: signal.Signals) -> None:
+    server = start()
+    engine = deploy(server, home)
+    os.kill(server.pid, number)
+    eventually(lambda: state.read(server.port) is None)
+    eventually(lambda: all_gone(engine))
+
+
+@pytest.mark.slow
+def test_status_repeats_what_up_said_and_shows_the_engine(home: Path) -> None:
+    said = start()
+    deploy(said, home, "shown")
+    (found,) = lifecycle.status(said.port)
+    volatile = {"clock", "clock_ahead_s", "engines"}
+    plain: Any = json.loads(json.dumps(found.to_dict()))
+    assert {k: v for k, v in plain.items() if k not in volatile} == {
+        k: v for k, v in said.to_dict().items() if k not in volatile
+    }
+    (row,) = plain["engines"]
+    assert (row["endpoint"], row["status"], row["running"]) == ("shown", "InService", True)
+
+
+def test_the_same_port_twice_is_refused(home: Path) -> None:
+    server = start()
+    with pytest.raises(EngineError, match="already runs at port"):
+        lifecycle.up(server.port)
+
+
+def test_a_port_of_another_program_is_refused(home: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with pytest.raises(EngineError, match="taken by another program"):
+            lifecycle.up(other.getsockname()[1])
+
+
+@pytest.mark.parametrize("port", [0, -1, 65_536])
+def test_what_is_not_a_port_is_refused(home: Path, port: int) -> None:
+    with pytest.raises(SpecError, match="allowed are 1 to 65535"):
+        lifecycle.up(port)
+
+
+def test_a_missing_engine_python_is_refused(home: Path) -> None:
+    with pytest.raises(SpecError, match="there is no Python at"):
+        lifecycle.up(engine_python=home / "nowhere" / "python")
+
+
+def test_without_a_server_one_is_told_how_to_start_one(home: Path) -> None:
+    with pytest.raises(NotFound) as raised:
+        lifecycle.find_server()
+    assert raised.value.next_step == "start one: peagle-sm local up --detach"
+    assert lifecycle.status() == []
+    assert lifecycle.down() == []
+
+
+def test_a_state_file_of_a_process_that_was_replaced_by_another_is_stale(home: Path) -> None:
+    me = Process.of(os.getpid())
+    assert me is not None
+    stranger = Process(me.pid, me.started - 1000)
+    state.write(ServerState(1, stranger, "log", engines=(stranger,)))
+    assert lifecycle.status() == []
+    assert [ended.how for ended in lifecycle.down()] == ["already gone"]
+    assert state.read(1) is None
+
+
+def test_an_unreadable_state_file_is_passed_over(home: Path) -> None:
+    state.state_path(7).write_text("{")
+    assert lifecycle.status() == []
+
+
+def test_in_the_foreground_it_runs_until_interrupted(home: Path) -> None:
+    code = (
+        "from peagle_sm.local import lifecycle\n"
+        "lifecycle.up(detach=False, on_ready=lambda s: print(s.port, flush=True))\n"
+        "print('over')\n"
+    )
+    paths = os.pathsep.join(path for path in sys.path if path)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    assert process.stdout is not None
+    port = int(process.stdout.readline())
+    assert lifecycle.find_server().port == port
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.read() == "over\n"
+    assert process.wait(timeout=60) == 0
+    assert lifecycle.status() == []
