@@ -102,7 +102,10 @@ def verdict(run: Run, left: Sequence[str]) -> int:
     """The exit code, with the reason on stderr when it is not 0."""
     differing = run.report().differing
     if differing:
-        print(f"outputs differ between modes on {len(differing)} prompts: {differing[:5]}", file=sys.stderr)
+        print(
+            f"outputs differ between modes on {len(differing)} prompts: {', '.join(differing[:5])}",
+            file=sys.stderr,
+        )
     if left:
         print(f"left behind: {', '.join(left)}", file=sys.stderr)
     return 1 if differing or left else 0
