@@ -123,6 +123,8 @@ class EngineProcess:
         Raises:
             EngineError: some process would not end.
         """
+        if self._watch.done():
+            return  # all of it has ended, so its ids may belong to others by now
         left = await asyncio.shield(asyncio.to_thread(engine_warden.end_group, self.pid))
         if left:
             raise EngineError(
@@ -189,7 +191,11 @@ class EngineLauncher:
         )
         # vLLM leaves its sockets in the directory for temporary files, and their paths must be short.
         scratch = Path(tempfile.mkdtemp(prefix="peagle-engine-"))
-        process = await self._spawn(request, settings, scratch)
+        try:
+            process = await self._spawn(request, settings, scratch)
+        except OSError as error:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise LaunchError(f"the engine's process could not be started: {error}") from error
         engine = EngineProcess(process, port, scratch, request, on_line)
         engine.engine_version = engine_version(self._container)
         engine.overrides = list(settings.overrides)
