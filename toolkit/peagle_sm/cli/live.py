@@ -43,28 +43,32 @@ class LiveLine:
         """Show the event; when its phase is new, the one before becomes a line."""
         if not self._live.is_started:
             self._live.start()
-        if self._event is not None and (event.phase, event.status) != (self._event.phase, self._event.status):
-            self._leave()
+        line = self._line()
+        known = self._event
         self._event, self._received_at = event, self._monotonic()
+        if known is not None and (event.phase, event.status) != (known.phase, known.status):
+            self._leave(line)
 
     def pause(self) -> None:
         """Stop drawing, for a question say, and leave the phase as a line; the next event starts again."""
-        self._leave()
+        line = self._line()
         self._event = None
+        self._leave(line)
         self._live.stop()
 
-    def _leave(self) -> None:
-        if self._event is not None:
-            self._console.print(Text(event_line(self._event, self._now_s())), soft_wrap=True)
+    def _leave(self, line: str) -> None:
+        if line:
+            self._console.print(Text(line), soft_wrap=True)
 
-    def _now_s(self) -> float:
-        assert self._event is not None
-        return self._event.elapsed_s + self._monotonic() - self._received_at
+    def _line(self) -> str:
+        if self._event is None:
+            return ""
+        return event_line(self._event, self._event.elapsed_s + self._monotonic() - self._received_at)
 
     def _draw(self) -> Spinner | Text:
         if self._event is None:
             return Text("")
-        self._spinner.update(
-            text=Text(event_line(self._event, self._now_s()), overflow="ellipsis", no_wrap=True)
-        )
+        text = Text(self._line())
+        text.truncate(self._console.width - 2, overflow="ellipsis")  # the spinner takes two columns
+        self._spinner.update(text=text)
         return self._spinner

@@ -58,7 +58,7 @@ def render_local(status: LocalStatus) -> str:
         ("role", str(data["role_arn"])),
         ("images", "\n".join(f"{name}: {uri}" for name, uri in data["image_uris"].items())),
         ("artifacts", "\n".join(f"{name}: {uri}" for name, uri in data["artifacts"].items())),
-        ("weights", f"{status.weights}, in place of every model"),
+        ("weights", status.weights),
         ("process", f"{data.get('pid', 'unknown')}, log {data.get('log_path', 'unknown')}"),
         ("engines", "\n".join(_engine(each) for each in data.get("engines") or ()) or "none"),
     ]

@@ -1,0 +1,41 @@
+"""Ctrl-C, and a polite kill, of a deploy that runs: everything that it made is deleted again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.local.conftest import Server
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "kill"])
+def test_an_interrupted_deploy_leaves_nothing(
+    server: Server, peagle: Run, spec: Callable[..., str], number: signal.Signals
+) -> None:
+    path = spec("stopped", SCRIPT_PING="3")
+    command = [sys.executable, "-m", "peagle_sm", "deploy", path, "--yes"]
+    with subprocess.Popen(
+        [*command, "--local-port", str(server.status.port)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "is Creating" in line:
+                break
+        os.kill(process.pid, number)
+        _, rest = process.communicate(timeout=120)
+    assert process.returncode == 130, rest
+    assert "error: " in rest
+    assert "Traceback" not in rest
+    assert peagle("list", "--format", "quiet").stdout == ""

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from peagle_sm.aws.figures import Acceptance, StreamSummary
+from peagle_sm.cli.invoke_text import render_summary
+from peagle_sm.cli.status_text import render_list, render_status
+from peagle_sm.service import EndpointStatus, EndpointSummary
+from tests.cli.samples import NOW
+
+SERVING = EndpointSummary(
+    name="coder",
+    status="InService",
+    managed=True,
+    mode="p-eagle",
+    num_speculative_tokens=7,
+    instance_type="ml.p5.48xlarge",
+    instance_count=1,
+    created_at=NOW,
+    age_s=5400.0,
+    usd_per_hour=12.5,
+    spent_usd=18.75,
+    expires_at=NOW + timedelta(hours=4),
+    idle_minutes=60,
+    grace_minutes=10,
+    spec_hash="0a1b2c3d",
+    resources=("endpoint/coder",),
+)
+ORPHAN = EndpointSummary("left", "Orphaned", managed=True, mode="none")
+LIST = """\
+NAME   STATUS     MODE         INSTANCE              AGE  USD/HOUR  SPENT  EXPIRES
+coder  InService  p-eagle K=7  1 x ml.p5.48xlarge  1h30m     12.50  18.75  2026-11-20 12:00 UTC
+left   Orphaned   none         -                       -         -      -  -"""
+STATUS = """\
+name         coder
+status       InService
+speculation  p-eagle, 7 draft tokens
+instance     1 x ml.p5.48xlarge
+image        registry/vllm:0.30.0-gpu
+model        coder-0a1b2c3d
+config       coder-99999999 (asked for: coder-0a1b2c3d)
+created      2026-11-20 08:00 UTC
+price        12.50 USD/hour, 18.75 USD spent so far
+lifetime     deleted at 2026-11-20 12:00 UTC whatever happens
+idle         counts as idle after 60 min of proven quiet, looked at again 10 min later
+warning      an update rolled back"""
+FULL = EndpointStatus(
+    summary=SERVING,
+    arn="arn",
+    config_name="coder-99999999",
+    config_asked="coder-0a1b2c3d",
+    model_name="coder-0a1b2c3d",
+    image="registry/vllm:0.30.0-gpu",
+    failure_reason=None,
+    speculative_config=None,
+    lifetime=None,
+    engine=None,
+    warnings=("an update rolled back",),
+)
+SUMMARY = StreamSummary(
+    output_tokens=128,
+    prompt_tokens=9,
+    ttft_ms=41.4,
+    total_ms=1600.0,
+    otps=80.0,
+    tpot_ms=12.0,
+    finish_reason="length",
+    request_id="r",
+    acceptance=Acceptance(3.42, (0.9, 0.8), 37, 259, 91, 7, (3, 4)),
+)
+
+
+def test_the_whole_list() -> None:
+    assert render_list([SERVING, ORPHAN]) == LIST
+
+
+def test_the_whole_status() -> None:
+    assert render_status(FULL, stand_in=False) == STATUS
+
+
+def test_a_local_status_names_the_engine_the_overrides_and_the_stand_in_weights() -> None:
+    engine = {
+        "engine_version": "0.32.0",
+        "image": "r/vllm:0.30.0-gpu",
+        "pid": 7,
+        "overrides": ["eager", "port"],
+    }
+    text = render_status(replace(FULL, engine=engine), stand_in=True)
+    assert (
+        "engine       vLLM 0.32.0 (image: 0.30.0-gpu), process 7\noverrides    eager\n             port\n"
+        in text
+    )
+    assert "weights      small stand-in weights" in text
+
+
+def test_the_figures_of_a_request() -> None:
+    assert render_summary(SUMMARY, stand_in=False) == (
+        "TTFT 41 ms · 128 tokens in 1.60 s · 80.0 tokens/s · acceptance length 3.42 of at most 8 · ended: length"
+    )
+
+
+def test_what_the_engine_did_not_say_is_left_out_and_stand_ins_are_named() -> None:
+    bare = replace(SUMMARY, output_tokens=None, otps=None, acceptance=None, finish_reason=None)
+    first, second = render_summary(bare, stand_in=True).splitlines()
+    assert first == "TTFT 41 ms"
+    assert "small stand-in weights" in second
