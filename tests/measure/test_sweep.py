@@ -132,6 +132,7 @@ SETTINGS: dict[str, Any] = {
     "final_prompts": 4,
     "max_tokens": 16,
     "ks": [3, 5],
+    "compiled_ks": [3],
     "stream": False,
     "quick": False,
     "seed": 0,
@@ -178,10 +179,24 @@ def test_the_result_file_names_the_best_k_and_keeps_every_sample(tmp_path: Path)
     assert set(document["engines"]["eager"]["blocks"]) == {"3", "5"}
 
 
+def test_the_page_repeats_the_compiled_engines_too(tmp_path: Path) -> None:
+    found = swept(ScriptedStack(), tmp_path)
+    compiled = EngineResult("compiled", found.blocks, found.best, found.finals)
+    text = page([found, compiled], SETTINGS, PROVENANCE)
+    assert "--ks 3,5 --seed 0 --compiled --compiled-ks 3\n" in text
+    assert "## Compiled engine" in text
+    assert "- compiled: eagle3 K=3, p-eagle K=5" in text
+
+
 @pytest.mark.parametrize("text", ["", "0", "3,-1", "3;5", "many"])
 def test_ks_that_make_no_sense_are_refused(text: str) -> None:
     with pytest.raises(SpecError, match="whole numbers from 1 up"):
         bench_modes.parse_ks(text)
+
+
+def test_compiled_engines_try_the_same_ks_unless_told() -> None:
+    assert bench_modes.arguments(["--ks", "3,7"]).compiled_ks == [3, 7]
+    assert bench_modes.arguments(["--compiled-ks", "7"]).compiled_ks == [7]
 
 
 def test_ks_are_ascending_and_once_each() -> None:

@@ -51,6 +51,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--max-tokens", type=int, default=128, help="tokens per answer at most (default 128)")
     parser.add_argument("--ks", default="3,5,7,9", help="num_speculative_tokens to try (default 3,5,7,9)")
     parser.add_argument("--compiled", action="store_true", help="also compiled engines (100 s a start)")
+    parser.add_argument("--compiled-ks", help="K to try with compiled engines (default: as --ks)")
     parser.add_argument("--stream", action="store_true", help="stream the answers, which adds TTFT")
     parser.add_argument("--quick", action="store_true", help="a trial: 8 prompts a K and 8 more, 64 tokens")
     parser.add_argument("--seed", type=int, default=0, help="chooses prompts and resamples (default 0)")
@@ -58,6 +59,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=Path("results/bench-modes.json"))
     options = parser.parse_args(words)
     options.ks = parse_ks(options.ks)
+    options.compiled_ks = parse_ks(options.compiled_ks) if options.compiled_ks else options.ks
     if options.quick:
         options.prompts, options.final_prompts, options.max_tokens = 8, 8, 64
     return options
@@ -111,7 +113,8 @@ def job(options: argparse.Namespace, reporter: Reporter) -> int:
     results: list[EngineResult] = []
     with LocalStack(reporter.say) as stack:
         for engine in engines:
-            found = sweep(stack, engine, options.ks, prompts.sweep, prompts.finals, ask, reporter)
+            ks = options.compiled_ks if engine == "compiled" else options.ks
+            found = sweep(stack, engine, ks, prompts.sweep, prompts.finals, ask, reporter)
             results.append(found)
             for run in found.finals.values():
                 print(f"\n{plain(run.report())}\n\n{plain(run.least_repetitive())}\n", flush=True)
@@ -138,7 +141,7 @@ def _write(options: argparse.Namespace, results: Sequence[EngineResult], say: Ca
 
 def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     """What was asked for, as the page and the result file give it."""
-    names = ("prompts", "final_prompts", "max_tokens", "ks", "stream", "quick", "seed")
+    names = ("prompts", "final_prompts", "max_tokens", "ks", "compiled_ks", "stream", "quick", "seed")
     return {name: getattr(options, name) for name in names}
 
 

@@ -110,7 +110,9 @@ def _reproduce(settings: Mapping[str, Any], compiled: bool) -> str:
     words = ["scripts/bench-modes"]
     words += [f"--prompts {settings['prompts']}", f"--final-prompts {settings['final_prompts']}"]
     words += [f"--max-tokens {settings['max_tokens']}", f"--ks {','.join(map(str, settings['ks']))}"]
-    words += [f"--seed {settings['seed']}", *(["--compiled"] if compiled else [])]
+    words += [f"--seed {settings['seed']}"]
+    if compiled:
+        words += ["--compiled", f"--compiled-ks {','.join(map(str, settings['compiled_ks']))}"]
     words += ["--stream"] if settings["stream"] else []
     return (
         f"## Do it again\n\n```\n{' '.join(words)}\n```\n\n"
