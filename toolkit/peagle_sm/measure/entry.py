@@ -14,7 +14,7 @@ from peagle_sm.measure.progress import Reporter
 
 
 def run_job(job: Callable[[Reporter], int], reporter: Reporter | None = None) -> int:
-    """Run ``job``; print its errors with the next step, and its phases' seconds in any case.
+    """Run ``job``; print its errors with the next step, and the seconds of its phases in any case.
 
     Ctrl-C and SIGTERM raise KeyboardInterrupt inside it, so that its clean-up runs; then 130.
     """
@@ -34,8 +34,8 @@ def run_job(job: Callable[[Reporter], int], reporter: Reporter | None = None) ->
         code = error.exit_code
     finally:
         signal.signal(signal.SIGTERM, previous)
-    reporter.say("seconds by phase:")
-    reporter.say(reporter.times())
+    if reporter.seconds:
+        reporter.say("seconds by phase:\n" + reporter.times())
     return code
 
 

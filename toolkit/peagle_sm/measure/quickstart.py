@@ -34,7 +34,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--max-tokens", type=int, default=128, help="tokens per answer at most (default 128)")
     parser.add_argument("--seed", type=int, default=0, help="chooses prompts and resamples (default 0)")
     parser.add_argument("--one-by-one", action="store_true", help="start an engine when the last one is up")
-    parser.add_argument("--output", type=Path, default=Path("results/quickstart.json"))
+    parser.add_argument("--output", type=Path, default=Path("results/quickstart.json"), help="the figures")
     return parser.parse_args(words)
 
 
