@@ -53,7 +53,7 @@ def test_the_same_as_markdown() -> None:
     assert lines[0] == "**made up**"
     assert lines[3] == "|---|---:|---:|---:|---:|---:|---:|---:|---:|"
     assert lines[4] == "| none | - | 200 | 1.00 | 1000 | 0 | - | - | 0.72 |"
-    assert lines[-1] == "identical outputs: yes, 6 of 6 prompts (by token ids)."
+    assert lines[-1] == "Identical outputs: yes, 6 of 6 prompts (by token ids)."
     assert {line.count("|") for line in lines[2:7]} == {10}
 
 

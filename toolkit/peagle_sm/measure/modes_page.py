@@ -63,7 +63,7 @@ def _chosen(results: Sequence[EngineResult]) -> str:
 
 def _final(run: Run) -> str:
     report, third = run.report(), run.least_repetitive()
-    return "\n\n".join([_table(report), _table(third), load_text(run.load) + "."])
+    return "\n\n".join([_table(report), _table(third), load_text(run.load).capitalize() + "."])
 
 
 def _table(report: Report) -> str:

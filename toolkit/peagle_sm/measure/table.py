@@ -95,5 +95,6 @@ def markdown(report: Report, *, with_title: bool = True) -> str:
     lines.append("| " + " | ".join(head) + " |")
     lines.append("|---|" + "---:|" * (len(head) - 1))
     lines += ["| " + " | ".join(row) + " |" for row in body]
-    lines += ["", identity_text(report) + "."]
+    said = identity_text(report)
+    lines += ["", f"{said[0].upper()}{said[1:]}."]
     return "\n".join(lines)
