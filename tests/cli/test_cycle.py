@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +36,19 @@ def test_plan_shows_and_dry_run_prints_the_exact_requests(peagle: Run, spec: Spe
     ]
     assert peagle("deploy", path, "--dry-run").exit_code == 0
     assert json.loads(peagle("list", "--format", "json").stdout) == []
+
+
+def test_more_draft_tokens_than_the_head_was_trained_for_is_exit_code_3(peagle: Run, spec: Spec) -> None:
+    path = Path(spec())
+    path.write_text(path.read_text() + "speculation: {mode: p-eagle, num_speculative_tokens: 30}\n")
+    for command in ("plan", "deploy"):
+        result = peagle(command, str(path))
+        assert result.exit_code == 3
+        assert "30" in result.stderr
+        assert "next: " in result.stderr
+        error = json.loads(peagle(command, str(path), "--format", "json").stderr)["error"]
+        assert error["type"] == "PlanRefused"
+        assert any(finding["severity"] == "error" for finding in error["details"]["findings"])
 
 
 def test_without_a_terminal_and_yes_nothing_is_created(peagle: Run, spec: Spec) -> None:
@@ -100,6 +114,13 @@ def test_invoke_streams_to_stdout_and_its_figures_go_to_stderr(peagle: Run, depl
     piped = json.loads(peagle("invoke", deployed, "--format", "json", stdin='{"prompt": "x"}').stdout)
     assert piped["text"] == "token0 token1 token2 token3 token4 "
     assert piped["stand_in_weights"] is True
+
+
+def test_a_body_over_the_limit_is_refused_before_it_is_sent(peagle: Run, deployed: str) -> None:
+    result = peagle("invoke", deployed, stdin="x" * (6 * 1024 * 1024 + 1))
+    assert result.exit_code == 2
+    assert "6,291,456" in result.stderr
+    assert len(result.stderr) < 1000
 
 
 def test_a_cut_stream_keeps_its_text_and_is_exit_code_9(peagle: Run, spec: Spec) -> None:

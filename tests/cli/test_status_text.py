@@ -96,7 +96,8 @@ def test_a_local_status_names_the_engine_the_overrides_and_the_stand_in_weights(
 
 def test_the_figures_of_a_request() -> None:
     assert render_summary(SUMMARY, stand_in=False) == (
-        "TTFT 41 ms · 128 tokens in 1.60 s · 80.0 tokens/s · acceptance length 3.42 of at most 8 · ended: length"
+        "TTFT 41 ms · 128 tokens in 1.60 s · 80.0 tokens/s · acceptance length 3.42 of at most 8 · "
+        "ended: length"
     )
 
 

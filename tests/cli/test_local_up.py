@@ -1,0 +1,78 @@
+"""`peagle-sm local up`: as a process that stays, and in the foreground until Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.slow
+PEAGLE = [sys.executable, "-m", "peagle_sm"]
+# No endpoint is made here, so no engine runs: any Python will do.
+ENGINE = ["--engine-python", sys.executable]
+KEYS = {"endpoint_url", "region", "role_arn", "image_uris", "artifacts"}
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    return {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+
+
+def _peagle(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PEAGLE, *words], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def _runs(pid: int) -> bool:
+    # A process that ended stays listed, as a zombie, until whoever inherited it asks for its exit code.
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_detached_it_stays_says_what_a_script_needs_and_down_ends_it(environment: dict[str, str]) -> None:
+    started = _peagle(environment, "local", "up", "--detach", "--format", "json", *ENGINE)
+    try:
+        assert started.returncode == 0, started.stderr
+        said = json.loads(started.stdout)
+        assert said.keys() >= KEYS
+        assert _runs(said["pid"])
+        again = json.loads(_peagle(environment, "local", "status", "--format", "json").stdout)
+        assert {key: again[key] for key in KEYS} == {key: said[key] for key in KEYS}
+        assert said["endpoint_url"] in _peagle(environment, "local", "logs").stdout
+        taken = _peagle(environment, "local", "up", "--port", str(said["port"]), *ENGINE)
+        assert taken.returncode == 10
+        assert "already runs at port" in taken.stderr
+    finally:
+        ended = _peagle(environment, "local", "down", "--format", "json")
+    assert [each["pid"] for each in json.loads(ended.stdout)["ended"]] == [said["pid"]]
+    assert not _runs(said["pid"])
+    assert _peagle(environment, "local", "status").returncode == 4
+
+
+def test_in_the_foreground_ctrl_c_ends_it(environment: dict[str, str]) -> None:
+    with subprocess.Popen(
+        [*PEAGLE, "local", "up", *ENGINE],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("Ctrl-C ends it"):
+                break
+        os.kill(process.pid, signal.SIGINT)
+        stdout, rest = process.communicate(timeout=60)
+    assert process.returncode == 0, rest
+    assert stdout.startswith("endpoint URL  http://localhost:")
+    assert "Traceback" not in rest
+    assert _peagle(environment, "local", "status").returncode == 4
