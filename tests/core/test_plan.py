@@ -77,7 +77,7 @@ def test_the_whole_plan_of_the_stand_in() -> None:
                     "Environment": {
                         "SM_VLLM_MAX_MODEL_LEN": "8192",
                         "SM_VLLM_MODEL": "/opt/ml/model",
-                        "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS": "detailed",
+                        "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS": "summary",
                         "SM_VLLM_SPECULATIVE_CONFIG": '{"method":"eagle3",'
                         '"model":"/opt/ml/additional-model-data-sources/eagle",'
                         '"num_speculative_tokens":7,"parallel_drafting":true}',

@@ -55,7 +55,7 @@ def environment(draft: Draft) -> dict[str, str]:
         floor = draft.catalog.images.flags[REQUEST_METRICS].version
         # the engine refuses to start when this is set without speculation
         if draft.image is not None and draft.image.at_least(floor):
-            values[REQUEST_METRICS] = "detailed"
+            values[REQUEST_METRICS] = "summary"
     if draft.image is not None and draft.catalog.images.loses_quotes(draft.image):
         values[AUTO_RECOVERY] = "false"
     return dict(sorted({**values, **serving.env}.items()))
