@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
+from time import sleep
 
 from peagle_sm.core.errors import EngineError, NotFound, SpecError
 from peagle_sm.local import client, ending, spawn, state
@@ -26,6 +27,9 @@ __all__ = [
 ]
 
 Progress = Callable[[str], None]
+
+# A process that was killed closes its connections a moment before it is gone.
+_LAST_BREATH_S = 0.5
 
 
 def up(
@@ -65,11 +69,9 @@ def up(
 
 def status(port: int | None = None) -> list[LocalStatus]:
     """Ask the running servers (or the one at a port) how they are; empty when there is none."""
-    found = []
-    for known in state.read_all():
-        if (port is None or known.port == port) and known.server.alive:
-            found.append(client.status(known.port))
-    return found
+    chosen = (known for known in state.read_all() if port is None or known.port == port)
+    answers = (_answer(known) for known in chosen if known.server.alive)
+    return [answer for answer in answers if answer is not None]
 
 
 def find_server(port: int | None = None) -> LocalStatus:
@@ -95,7 +97,12 @@ def find_server(port: int | None = None) -> LocalStatus:
             f"{len(ports)} local SageMakers run, at ports {', '.join(map(str, ports))}",
             next_step=f"say which one: --local-port {ports[0]}",
         )
-    return client.status(port if port is not None else ports[0])
+    answer = _answer(running[ports.index(port) if port is not None else 0])
+    if answer is None:
+        raise NotFound(
+            "the local SageMaker has just ended", next_step="start one: peagle-sm local up --detach"
+        )
+    return answer
 
 
 def down(port: int | None = None, *, progress: Progress = lambda _: None) -> list[Ended]:
@@ -142,6 +149,17 @@ def endpoint_metrics(port: int, endpoint: str, variant: str | None = None) -> st
         EngineError: the server does not answer.
     """
     return client.endpoint_metrics(port, endpoint, variant)
+
+
+def _answer(known: state.ServerState) -> LocalStatus | None:
+    """Ask a server for its status; None when it ends in this very moment."""
+    try:
+        return client.status(known.port)
+    except EngineError:
+        sleep(_LAST_BREATH_S)
+        if known.server.alive and state.read(known.port) is not None:
+            raise
+        return None
 
 
 def _foreground(port: int, python: Path | None, on_ready: Callable[[LocalStatus], None]) -> LocalStatus:
