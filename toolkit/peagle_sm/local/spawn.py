@@ -74,17 +74,26 @@ def _start(port: int, engine_python: Path | None) -> LocalStatus:
     os.close(writing)
     try:
         line = _first_line(reading)
+    except (
+        BaseException
+    ):  # Ctrl-C: what does not answer yet is in no state file, so nobody else would find it
+        _kill(process)
+        raise
     finally:
         os.close(reading)
     if line:
         return LocalStatus.from_dict(json.loads(line))
-    process.kill()
-    process.wait()
+    _kill(process)
     tail = "\n".join(log.read_text(errors="replace").splitlines()[-_LAST_LINES:])
     raise EngineError(
         f"the local SageMaker did not come up at port {port}; its last lines:\n{tail}",
         next_step=f"read the whole log: {log}",
     )
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
 
 
 def _first_line(pipe: int) -> str:
