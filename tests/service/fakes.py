@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -79,6 +80,7 @@ class FakeAws:
         self.reason: str | None = None
         self.unguarded: list[str] = []
         self.log_lines: list[str] = []
+        self.late: list[tuple[float, Callable[[], object]]] = []
 
     def everything(self) -> list[str]:
         self._settle()
@@ -110,6 +112,13 @@ class FakeAws:
 
     def _settle(self) -> None:
         now = self.clock.seconds
+        due, self.late = (
+            [one for one in self.late if one[0] <= now],
+            [one for one in self.late if one[0] > now],
+        )
+        for _, act in due:
+            with suppress(ClientError):
+                act()
         for name, row in list(self.endpoints.items()):
             if row.gone_at is not None and now >= row.gone_at:
                 del self.endpoints[name]

@@ -13,6 +13,7 @@ from peagle_sm.core.errors import (
     BillableLeft,
     CredentialsError,
     EndpointFailed,
+    Interrupted,
     PeagleError,
     PlanRefused,
     SpecError,
@@ -231,6 +232,29 @@ def test_a_broken_progress_callback_cleans_up(
     with pytest.raises(BrokenPipeError):
         deploy(spec, session=session, pacing=pacing, progress=broken_pipe)
     assert not aws.everything()
+
+
+@pytest.mark.parametrize("after_s", [1, 10, 40, 100])
+def test_a_creation_that_lands_after_ctrl_c_is_caught(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing, after_s: float
+) -> None:
+    def cut(_: FakeAws, number: int, operation: str) -> BaseException | None:
+        if operation != "CreateEndpoint" or aws.late:
+            return None
+        plan = plan_for(spec, session)
+        parameters = plan.requests[-1].parameters
+        # Under way when the key was pressed; SageMaker carries it out later, if the config is still there.
+        create = aws.client("sagemaker").create_endpoint
+        aws.late.append((aws.clock.seconds + after_s, lambda: create(**parameters)))
+        aws.before = lambda _, call, operation: None
+        return KeyboardInterrupt()
+
+    aws.before = cut
+    with pytest.raises(Interrupted):
+        deploy(spec, session=session, pacing=pacing)
+    aws.clock.sleep(200)
+    assert not aws.everything()
+    assert not aws.unguarded
 
 
 SOME_FAULTS = {"lost": lost, "denied": denied, "broken": broken, "throttled": throttled}
