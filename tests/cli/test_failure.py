@@ -7,7 +7,7 @@ import click
 import pytest
 
 from peagle_sm.cli import failure
-from peagle_sm.core.errors import BillableLeft, SpecError
+from peagle_sm.core.errors import BillableLeft, EndpointFailed, ServiceFault, SpecError
 from tests.cli.running import run
 
 UNKNOWN = """\
@@ -56,6 +56,27 @@ def test_a_deliberate_error_says_what_was_found_what_is_allowed_and_what_to_do()
         "  allowed: none, eagle3, p-eagle\n"
         "  next: correct it in peagle.yaml"
     )
+
+
+def test_what_an_error_carries_reaches_the_json() -> None:
+    fault = ServiceFault(
+        "refused", operation="CreateEndpoint", code="ResourceLimitExceeded", request_id="r-1"
+    )
+    details = json.loads(failure.render_json(failure.from_exception(fault)))["error"]["details"]
+    assert details == {
+        "operation": "CreateEndpoint",
+        "code": "ResourceLimitExceeded",
+        "request_id": "r-1",
+    }
+
+
+def test_an_engines_last_lines_are_shown_unless_the_message_has_them() -> None:
+    tail = [f"line {number}" for number in range(20)]
+    shown = failure.render_text(failure.from_exception(EndpointFailed("failed", details={"log_tail": tail})))
+    assert shown.splitlines()[:3] == ["error: failed", "  the engine's last lines:", "    line 5"]
+    assert shown.endswith("    line 19")
+    said = EndpointFailed("failed: x", details={"log_tail": ["x"]})
+    assert failure.render_text(failure.from_exception(said)) == "error: failed: x"
 
 
 def test_what_may_cost_money_is_named() -> None:

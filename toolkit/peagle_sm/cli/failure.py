@@ -19,6 +19,9 @@ from peagle_sm.core.errors import PeagleError
 UNEXPECTED = 1
 USAGE = 2
 INTERRUPTED = 130
+TAIL_LINES = 15
+"""How much of an engine's log a failure shows; --format json has all that came with the error."""
+_CARRIED = ("operation", "code", "request_id", "partial_text")
 BROKEN_PIPE = 141
 """128 + SIGPIPE, as a shell shows it: the reader of our stdout went away."""
 
@@ -38,7 +41,7 @@ def from_exception(error: BaseException, environ: Mapping[str, str] = os.environ
     """Describe any exception; one that nobody foresaw has its traceback written to a file."""
     if isinstance(error, PeagleError):
         return Failure(
-            type(error).__name__, str(error), error.exit_code, error.next_step, dict(error.details or {})
+            type(error).__name__, str(error), error.exit_code, error.next_step, _all_details(error)
         )
     if isinstance(error, click.UsageError):
         return Failure("UsageError", error.format_message(), USAGE, _help_command(error))
@@ -53,6 +56,12 @@ def from_exception(error: BaseException, environ: Mapping[str, str] = os.environ
         "please report this with the traceback; --debug prints it here",
         {"traceback": str(_write_traceback(error, environ))},
     )
+
+
+def _all_details(error: PeagleError) -> dict[str, Any]:
+    # Some errors carry facts as attributes of their own: AWS's code and request id, the text so far.
+    carried = {name: getattr(error, name, "") for name in _CARRIED}
+    return {**{name: value for name, value in carried.items() if value}, **error.details}
 
 
 def _first_line(text: str) -> str:
@@ -85,9 +94,17 @@ def render_text(failure: Failure) -> str:
     for key, value in labelled:
         if not re.search(rf"\b{key}\b", failure.message):  # most messages of the core say it themselves
             lines.append(f"  {key}: {_inline(value)}")
+    lines += _log_tail(failure)
     if failure.next_step:
         lines.append("  next: " + failure.next_step.replace("\n", "\n        "))
     return "\n".join(lines)
+
+
+def _log_tail(failure: Failure) -> list[str]:
+    tail = [str(line) for line in failure.details.get("log_tail") or ()][-TAIL_LINES:]
+    if not tail or "\n".join(tail) in failure.message:
+        return []
+    return ["  the engine's last lines:", *(f"    {line}" for line in tail)]
 
 
 def _inline(value: Any) -> str:

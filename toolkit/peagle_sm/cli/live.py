@@ -68,7 +68,7 @@ class LiveLine:
     def _draw(self) -> Spinner | Text:
         if self._event is None:
             return Text("")
-        text = Text(self._line())
+        text = Text(self._line().split("\n")[0])
         text.truncate(self._console.width - 2, overflow="ellipsis")  # the spinner takes two columns
         self._spinner.update(text=text)
         return self._spinner

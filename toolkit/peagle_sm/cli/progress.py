@@ -40,6 +40,7 @@ def event_line(event: Event, at_s: float | None = None) -> str:
     said = event.message
     if event.phase == "waiting" and event.status and event.status not in said:
         said += f" is {event.status}"
+    said = said.replace("\n", "\n" + " " * 9)  # below the first line's words, not below its clock
     words = [f"{elapsed(event.elapsed_s if at_s is None else at_s):>7}", said]
     if event.spent_usd is not None:
         words.append(f"{usd(event.spent_usd)} so far")
