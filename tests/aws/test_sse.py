@@ -55,3 +55,10 @@ def test_an_event_that_never_ends_is_dropped() -> None:
     parser.feed(b"data: " + b"x" * 900)
     with pytest.raises(EventTooLarge, match="1,000 bytes"):
         parser.feed(b"x" * 200)
+
+
+def test_a_crlf_cut_in_two_does_not_end_the_event() -> None:
+    data = b"data: a\r\ndata: b\r\n\r\n"
+    for i in range(len(data) + 1):
+        for j in range(i, len(data) + 1):
+            assert _events([data[:i], data[i:j], data[j:]]) == [b"a\nb"], (i, j)
