@@ -17,6 +17,7 @@ from pathlib import Path
 from peagle_sm.core.errors import EngineError
 from peagle_sm.local import engine_warden
 from peagle_sm.local.engine_env import engine_version
+from peagle_sm.local.engine_head import refused_head
 from peagle_sm.local.engine_image import parse_image, refusal
 from peagle_sm.local.engine_output import OutputLines, last_words
 from peagle_sm.local.engine_settings import LocalSettings, local_settings
@@ -175,13 +176,17 @@ class EngineLauncher:
             on_line: gets each line of output, on the event loop.
 
         Raises:
-            LaunchError: the image is not one that this engine can stand in for, or data is missing.
+            LaunchError: the image is not one that this engine can stand in for, data is missing, or the
+                draft head is not whole.
         """
         reason = refusal(request.image)
         if reason:
             raise LaunchError(reason, next_step="change the model's image")
         for mount, uri in request.model_sources:
             await self._mount(request, mount, uri)
+        fault = refused_head(request.environment, request.root)
+        if fault:
+            raise LaunchError(fault, next_step="upload the whole head, then create the endpoint again")
         port = free_port()
         settings = local_settings(
             request.environment,
