@@ -54,6 +54,16 @@ def test_a_plain_invocation_passes_body_and_headers(runtime: Any, endpoint: str)
     assert "authorization" not in seen["headers"]
     assert answer["InvokedProductionVariant"] == "AllTraffic"
     assert answer["ContentType"] == "application/json"
+    assert answer["ResponseMetadata"]["RequestId"]
+
+
+def test_every_stream_has_a_request_id_of_its_own(runtime: Any, endpoint: str) -> None:
+    ids = set()
+    for _ in range(2):
+        answer = stream(runtime, endpoint, SCRIPT_INVOKE="sse", SCRIPT_CHUNKS=1)
+        list(answer["Body"])
+        ids.add(answer["ResponseMetadata"]["RequestId"])
+    assert len(ids) == 2
 
 
 def test_a_stream_is_exact_and_arrives_as_it_is_made(runtime: Any, endpoint: str) -> None:

@@ -123,6 +123,24 @@ def test_the_same_port_twice_is_refused(home: Path) -> None:
         lifecycle.up(server.port)
 
 
+@pytest.mark.slow
+def test_ctrl_c_while_a_detached_server_starts_leaves_no_server(home: Path) -> None:
+    code = (
+        "from peagle_sm.local import lifecycle; lifecycle.up(progress=lambda line: print(line, flush=True))"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as starter:
+        assert starter.stdout is not None
+        starter.stdout.readline()
+        # The server is a child until it says that it is ready; only then is it in a state file.
+        eventually(lambda: bool(psutil.Process(starter.pid).children()))
+        (server,) = psutil.Process(starter.pid).children()
+        os.kill(starter.pid, signal.SIGINT)
+        assert starter.wait() != 0
+    eventually(lambda: all_gone([server]))
+    assert list(state.read_all()) == []
+
+
 def test_a_port_of_another_program_is_refused(home: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

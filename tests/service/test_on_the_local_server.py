@@ -102,6 +102,17 @@ def test_an_engine_that_dies_on_the_way_up_is_quoted_and_cleaned_up(local: Sessi
     assert not [one for one in leftovers(local) if spec.name in one]
 
 
+def test_a_failed_deploy_quotes_its_own_engine_and_not_an_earlier_one(local: Session, pacing: Pacing) -> None:
+    name = _spec().name
+    for reason in ("the first reason", "the second reason"):
+        spec = _spec(ping="never", exit_after="0.1", exit_line=reason).model_copy(update={"name": name})
+        with pytest.raises(EndpointFailed) as caught:
+            deploy(spec, session=local, pacing=pacing)
+    text = "\n".join(caught.value.details["log_tail"])
+    assert "the second reason" in text
+    assert "the first reason" not in text
+
+
 def test_a_real_ctrl_c_while_creating_cleans_up(local: Session, pacing: Pacing) -> None:
     spec = _spec(ping="0.8")
     once = threading.Event()

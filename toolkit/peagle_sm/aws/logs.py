@@ -26,10 +26,13 @@ def group_of(endpoint: str) -> str:
     return f"/aws/sagemaker/Endpoints/{endpoint}"
 
 
-def tail(session: Session, endpoint: str, limit: int = 100) -> list[LogLine]:
-    """Return the last ``limit`` lines over all streams, oldest first; none when there is no group yet."""
+def tail(session: Session, endpoint: str, limit: int = 100, start: datetime | None = None) -> list[LogLine]:
+    """Return the last ``limit`` lines over all streams, oldest first; none when there is no group yet.
+
+    ``start`` leaves out what an earlier endpoint of the same name wrote: the group outlives the endpoint.
+    """
     try:
-        return _tail(session, group_of(endpoint), limit)
+        return _tail(session, group_of(endpoint), limit, start)
     except NotFound:
         return []
 
@@ -47,8 +50,9 @@ def since(session: Session, endpoint: str, start: datetime) -> Iterator[tuple[st
         return
 
 
-def _tail(session: Session, group: str, limit: int) -> list[LogLine]:
+def _tail(session: Session, group: str, limit: int, start: datetime | None) -> list[LogLine]:
     client = session.client("logs")
+    window = {} if start is None else {"startTime": int(start.timestamp() * 1000)}
     with aws_errors("DescribeLogStreams", session.local_url):
         streams = client.describe_log_streams(logGroupName=group, orderBy="LastEventTime", descending=True)
     lines: list[LogLine] = []
@@ -56,7 +60,11 @@ def _tail(session: Session, group: str, limit: int) -> list[LogLine]:
         name = stream["logStreamName"]
         with aws_errors("GetLogEvents", session.local_url):
             got = client.get_log_events(
-                logGroupName=group, logStreamName=name, limit=min(limit, 10_000), startFromHead=False
+                logGroupName=group,
+                logStreamName=name,
+                limit=min(limit, 10_000),
+                startFromHead=False,
+                **window,
             )
         lines += [_line(event, name) for event in got.get("events", [])]
     return sorted(lines, key=lambda line: line.timestamp)[-limit:]

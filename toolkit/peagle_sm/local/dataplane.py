@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from time import monotonic
@@ -245,7 +246,12 @@ async def _read_at_most(request: web.Request, limit: int) -> bytes | None:
 
 def _answer_headers(answer: aiohttp.ClientResponse, route: Route) -> dict[str, str]:
     headers = {name: answer.headers[name] for name in _PASSED_BACK if name in answer.headers}
-    return {"x-Amzn-Invoked-Production-Variant": route.variant_name, **headers}
+    # Without the id a client cannot name the request that went wrong; AWS sends it with every answer.
+    return {
+        "x-amzn-RequestId": str(uuid.uuid4()),
+        "x-Amzn-Invoked-Production-Variant": route.variant_name,
+        **headers,
+    }
 
 
 def _stream_error(code: str, message: str) -> bytes:

@@ -22,6 +22,7 @@ __all__ = [
     "endpoint_logs",
     "endpoint_metrics",
     "find_server",
+    "refuse_taken",
     "status",
     "up",
 ]
@@ -59,7 +60,7 @@ def up(
         raise SpecError(f"port {port} is not a port; allowed are 1 to 65535")
     python = _engine_python(engine_python)
     if port is not None:
-        _refuse_taken(port)
+        refuse_taken(port)
     if detach:
         started = spawn.detached(port, python, progress)
         on_ready(started)
@@ -201,7 +202,12 @@ def _engine_python(given: Path | None) -> Path | None:
     return python.absolute() if python else None
 
 
-def _refuse_taken(port: int) -> None:
+def refuse_taken(port: int) -> None:
+    """Refuse a port that a server, or any other program, listens on.
+
+    Raises:
+        EngineError: with what has the port.
+    """
     known = state.read(port)
     if known is not None and known.server.alive:
         raise EngineError(

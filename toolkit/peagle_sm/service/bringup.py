@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from peagle_sm.aws import control, lifetime
@@ -29,6 +30,7 @@ class Run:
 
     ``may_exist``: an endpoint of ours may be there, so a clean-up that cannot ask AWS must say so.
     ``unsettled``: a CreateEndpoint was sent and its answer has not come.
+    ``began_at``: when AWS says that the endpoint was created; None while it has not said.
     """
 
     plan: Plan
@@ -37,6 +39,7 @@ class Run:
     report: Reporter
     may_exist: bool = False
     unsettled: bool = False
+    began_at: datetime | None = None
 
     @property
     def name(self) -> str:
@@ -128,6 +131,7 @@ def follow(run: Run) -> EndpointFacts:
                 raise _failed(
                     run, "it was deleted while it was being created (by its lifetime limit, or by hand)"
                 )
+            run.began_at = facts.created_at
             if facts.status == "InService":
                 _verify(run, facts)
                 return facts

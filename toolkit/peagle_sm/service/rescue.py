@@ -81,7 +81,7 @@ def _delete_command(run: Run) -> str:
 
 def _log_tail(run: Run) -> list[str]:
     with suppress(PeagleError):
-        return [line.message for line in logs.tail(run.session, run.name, LOG_LINES)]
+        return [line.message for line in logs.tail(run.session, run.name, LOG_LINES, run.began_at)]
     return []
 
 

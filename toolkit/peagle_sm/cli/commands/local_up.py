@@ -42,6 +42,7 @@ def up(state: State, port: int | None, detach: bool, engine_python: Path | None)
     """
     need_local_extra()
     from peagle_sm.local.engine_env import ensure_engine
+    from peagle_sm.local.lifecycle import refuse_taken
     from peagle_sm.local.lifecycle import up as start
 
     def say(line: str) -> None:
@@ -53,10 +54,13 @@ def up(state: State, port: int | None, detach: bool, engine_python: Path | None)
             say("Ctrl-C ends it, with every engine that it runs.")
 
     named = engine_python or (Path(state.environ[_PYTHON]) if state.environ.get(_PYTHON) else None)
+    at = port if port is not None else state.local_port
+    if at is not None:
+        refuse_taken(at)  # before minutes are spent on the environment
     if not detach:
         _show_log(state)
     start(
-        port if port is not None else state.local_port,
+        at,
         detach=detach,
         progress=say,
         engine_python=named or ensure_engine(say),
