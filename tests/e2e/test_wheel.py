@@ -78,6 +78,7 @@ def installed(folder: Path, wheel: Path) -> Iterator[Installed]:
         "pip",
         "install",
         "-qq",
+        "--no-compile",  # Python compiles what the test imports; the rest would be waited for in vain.
         "--no-index",
         "--find-links",
         str(wheels),
