@@ -39,7 +39,7 @@ SPECULATION = {
     "SM_VLLM_SPECULATIVE_CONFIG": json.dumps(P_EAGLE),
     "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS": "summary",
 }
-STARTUP_S = 300
+STARTUP_S = 600
 PROMPTS = [
     f"def {name}(values):\n    "
     for name in ["total", "median", "merge", "parse", "walk", "flatten", "count", "render"]
@@ -187,11 +187,12 @@ async def test_a_start_that_vllm_refuses_is_explained_in_its_own_words(lab: Lab)
 
 
 async def test_a_dead_engine_core_is_noticed_within_10_s(speculative: EngineProcess) -> None:
-    core = next(
-        pid for pid in speculative.processes() if "EngineCore" in Path(f"/proc/{pid}/comm").read_text()
-    )
+    assert speculative.exited is None, speculative.last_words()
+    names = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in speculative.processes()}
+    cores = [pid for pid, name in names.items() if "EngineCore" in name]
+    assert len(cores) == 1, names
     started = time.monotonic()
-    os.kill(core, signal.SIGKILL)
+    os.kill(cores[0], signal.SIGKILL)
     async with asyncio.timeout(10):
         while await speculative.ping():
             await asyncio.sleep(0.1)
