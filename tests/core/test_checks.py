@@ -65,7 +65,7 @@ TRAPS = [
         TINY,
         "speculation: {mode: eagle3, draft_head: tiny-code-eagle3, num_speculative_tokens: 13}",
         LOCAL,
-        "1 to 12",
+        "1 to 6",
     ),
     (
         "trained-depth",
