@@ -22,7 +22,7 @@ import pytest
 
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker import SageMakerClient
-    from mypy_boto3_sagemaker.type_defs import ContainerDefinitionTypeDef
+    from mypy_boto3_sagemaker.type_defs import ContainerDefinitionTypeDef, S3ModelDataSourceTypeDef
     from mypy_boto3_sagemaker_runtime import SageMakerRuntimeClient
 
 NAME = "from-the-documentation"
@@ -80,16 +80,18 @@ def session_of(up: dict[str, Any]) -> boto3.Session:
     )
 
 
-def s3_prefix(uri: str) -> Any:
-    return {"S3DataSource": {"S3Uri": uri, "S3DataType": "S3Prefix", "CompressionType": "None"}}
+def s3_prefix(uri: str) -> S3ModelDataSourceTypeDef:
+    return {"S3Uri": uri, "S3DataType": "S3Prefix", "CompressionType": "None"}
 
 
 def create(sagemaker: SageMakerClient, up: dict[str, Any]) -> None:
     """Model, configuration, endpoint; then wait, as "Deploy models for real-time inference" says."""
     container: ContainerDefinitionTypeDef = {
         "Image": up["image_uris"]["vllm-cpu"],
-        "ModelDataSource": s3_prefix(up["artifacts"]["target"]),
-        "AdditionalModelDataSources": [{"ChannelName": "head", **s3_prefix(up["artifacts"]["p-eagle"])}],
+        "ModelDataSource": {"S3DataSource": s3_prefix(up["artifacts"]["target"])},
+        "AdditionalModelDataSources": [
+            {"ChannelName": "head", "S3DataSource": s3_prefix(up["artifacts"]["p-eagle"])}
+        ],
         "Environment": {
             "SM_VLLM_SPECULATIVE_CONFIG": json.dumps(SPECULATION),
             "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS": "summary",
