@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.local.paths import weights_dir
 from peagle_sm.measure import quickstart
 from peagle_sm.measure.arms import MODES
 
@@ -20,8 +19,6 @@ def test_three_modes_come_up_agree_stream_and_leave_nothing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Everything of the issue's list but the number of prompts, which says too little for speed."""
-    if not (weights_dir() / "p-eagle").is_dir():
-        pytest.skip("the stand-in weights are not there; scripts/train-tiny makes them")
     output = tmp_path / "results" / "quickstart.json"
     words = ["--prompts", str(PROMPTS), "--max-tokens", "48", "--output", str(output)]
     code = quickstart.main(words)

@@ -1,6 +1,5 @@
 """The engine's environment: what names it, who builds it, who waits, and what a broken build leaves."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -98,18 +97,11 @@ def test_another_lock_plugin_or_python_gives_another_environment(tmp_path: Path)
     assert len(keys) == 4
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_cache_that_cannot_be_written_is_said_so(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(EngineError, match="cannot be written") as caught:
-        ensure_engine(quiet, cache=tmp_path / "cache", builder=Builder())
-    assert "XDG_CACHE_HOME" in str(caught.value.next_step)
-
-
 def test_a_cache_that_is_a_file_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(EngineError, match="cannot be written"):
+    with pytest.raises(EngineError, match="cannot be written") as caught:
         ensure_engine(quiet, cache=tmp_path / "file", builder=Builder())
+    assert "XDG_CACHE_HOME" in str(caught.value.next_step)
 
 
 @pytest.mark.slow
