@@ -40,6 +40,7 @@ SPECULATION = {
     "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS": "summary",
 }
 STARTUP_S = 600
+LARGEST_Z = 4.0  #: a fair engine is beyond it once in 16,000 runs
 PROMPTS = [
     f"def {name}(values):\n    "
     for name in ["total", "median", "merge", "parse", "walk", "flatten", "count", "render"]
@@ -165,7 +166,7 @@ async def test_sampling_at_temperature_1_is_the_targets_own(
     z, count = await shift_of_sampling(speculative, plain)
     print(f"sampling with the repair: Z = {z:.2f} over {count} tokens")
     assert count >= 5000
-    assert abs(z) < 4
+    assert abs(z) < LARGEST_Z
 
 
 async def test_the_sampling_test_can_fail(lab: Lab, plain: EngineProcess) -> None:
@@ -175,7 +176,7 @@ async def test_the_sampling_test_can_fail(lab: Lab, plain: EngineProcess) -> Non
     finally:
         await stock.stop()
     print(f"sampling without the repair: Z = {z:.2f} over {count} tokens")
-    assert abs(z) > 10
+    assert abs(z) > LARGEST_Z
 
 
 async def test_a_start_that_vllm_refuses_is_explained_in_its_own_words(lab: Lab) -> None:
