@@ -41,11 +41,12 @@ _HEADS = """## Training
 
 `speculators` 0.9.0 (Apache-2.0), both heads on the same {sequences:,} sequences ({rollout_tokens:,} tokens:
 a prompt of {prompt_tokens} tokens from the corpus and the target's own greedy continuation of {new_tokens}),
-with the same number of steps ({epochs} pass over the data, last logged step {last_logged_step}),
 {tokens_a_step} tokens a step, KL to the target's logits, Muon, rate {rate}, seed {seed}.
 
-- EAGLE-3: {eagle3_layers} layer, unrolled {ttt_steps} deep; {minutes[eagle3]} minutes on one CPU thread.
-- P-EAGLE: {peagle_layers} layers, {depths} depths in one pass; {peagle_minutes} minutes on one CPU thread.
+- EAGLE-3: {eagle3_layers} layer, unrolled {ttt_steps} deep, {eagle3_steps:,} steps.
+- P-EAGLE: {peagle_layers} layers, {depths} depths in one pass. It starts from EAGLE-3's layer, with attention
+  planted that finds the anchor (`peagle_sm/train/warm_start.py`), then {near_steps:,} steps on two depths and
+  {deep_steps:,} steps on all. So it has had more steps than EAGLE-3, which had settled after its own.
 """
 _TITLES = {
     "target": "tiny-code: the small target",
@@ -78,7 +79,6 @@ def head_section(facts: dict[str, Any], rollouts: dict[str, Any]) -> str:
         new_tokens=rollout.NEW_TOKENS,
         eagle3_layers=heads.EAGLE3_LAYERS,
         peagle_layers=heads.PEAGLE_LAYERS,
-        peagle_minutes=facts["minutes"]["p-eagle"],
     )
 
 

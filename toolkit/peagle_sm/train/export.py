@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from peagle_sm.train.heads import last_checkpoint
+
 _LAYER_KEYS = (
     *("attention_bias", "head_dim", "hidden_act", "hidden_size", "initializer_range"),
     *("intermediate_size", "max_position_embeddings", "mlp_bias", "num_attention_heads"),
@@ -78,18 +80,6 @@ def export_head(checkpoint: Path, target: Path, out: Path, *, parallel: bool) ->
         "parameters": sum(tensor.numel() for tensor in kept.values()),
         "bytes": (out / "model.safetensors").stat().st_size,
     }
-
-
-def last_checkpoint(folder: Path) -> Path:
-    """The newest numbered checkpoint of a run.
-
-    Raises:
-        FileNotFoundError: the run has saved none.
-    """
-    found = [p for p in folder.iterdir() if p.name.isdigit() and (p / "model.safetensors").exists()]
-    if not found:
-        raise FileNotFoundError(f"no checkpoint in {folder}: did `peagle_sm.train.heads` finish?")
-    return max(found, key=lambda path: int(path.name))
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
-"""Train the EAGLE-3 and the P-EAGLE head with `speculators`: same data, same number of steps.
+"""Train the EAGLE-3 and the P-EAGLE head with `speculators`, on the same rollouts.
 
-The two runs go side by side, one thread each: that is the fastest way on two cores.
+EAGLE-3 comes first, since P-EAGLE starts from its layer (``warm_start``). P-EAGLE then learns two depths,
+which teaches it to look at its anchor, and after that all of them.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from peagle_sm.train.target import AUX_LAYERS
@@ -23,76 +24,131 @@ PEAGLE_LAYERS, EAGLE3_LAYERS = 2, 1
 MASK_TOKEN_ID = 1  #: <|mask|> in the tokenizer of this family
 
 _SHARED = [
-    *("--draft-arch", "llama", "--no-norm-before-residual", "--no-norm-before-fc", "--no-norm-output"),
     *("--draft-attn-impl", "sdpa", "--loss-implementation", "eager", "--hidden-states-dtype", "bfloat16"),
-    *("--num-workers", "0", "--on-missing", "raise", "--train-data-ratio", "0.98"),
-    *("--optimizer", "muon", "--scheduler-type", "cosine", "--scheduler-warmup-ratio", "0.04"),
+    *("--num-workers", "0", "--on-missing", "raise", "--train-data-ratio", "0.98", "--optimizer", "muon"),
     *("--log-freq", "20", "--no-resume-from-checkpoint", "--embed-requires-grad"),
 ]
-_OF_HEAD = {
-    "eagle3": [
-        *("--num-layers", str(EAGLE3_LAYERS), "--full-attention-indices", "0"),
-        *("--ttt-steps", str(TTT_STEPS)),
-    ],
-    "p-eagle": [
-        *("--num-layers", str(PEAGLE_LAYERS), "--full-attention-indices", *map(str, range(PEAGLE_LAYERS))),
-        *("--num-depths", str(DEPTHS), "--mask-token-id", str(MASK_TOKEN_ID), "--max-anchors", "512"),
-        *("--down-sample-ratio", "0.8", "--down-sample-ratio-min", "0.15"),
-    ],
-}
+_FRESH = ["--draft-arch", "llama", "--no-norm-before-residual", "--no-norm-before-fc", "--no-norm-output"]
+_EAGLE3 = [
+    *_FRESH,
+    *("--num-layers", str(EAGLE3_LAYERS), "--full-attention-indices", "0", "--ttt-steps", str(TTT_STEPS)),
+]
+_PEAGLE = [
+    *_FRESH,
+    *("--num-layers", str(PEAGLE_LAYERS), "--full-attention-indices", *map(str, range(PEAGLE_LAYERS))),
+    *("--mask-token-id", str(MASK_TOKEN_ID)),
+]
 
 
-def command(head: str, work: Path, epochs: int, rate: float, seed: int) -> list[str]:
-    """The whole ``speculators train`` command line for one head."""
-    layers = [str(i) for i in AUX_LAYERS]
-    kind = {"eagle3": "eagle3", "p-eagle": "peagle"}[head]
-    return [
-        *(sys.executable, "-m", "peagle_sm.train.speculators_cpu", "--speculator-type", kind),
-        *("--verifier-name-or-path", str(work / "target"), "--data-path", str(work / "rollouts")),
-        *("--save-path", str(work / "checkpoints" / head), "--log-dir", str(work / "logs")),
-        *("--target-layer-ids", *layers, "--total-seq-len", str(TOKENS_A_STEP)),
-        *("--epochs", str(epochs), "--lr", str(rate), "--seed", str(seed), *_SHARED, *_OF_HEAD[head]),
-    ]
+@dataclass(frozen=True)
+class Plan:
+    """How long and how fast each part trains; a step is :data:`TOKENS_A_STEP` tokens."""
+
+    eagle3_steps: int
+    near_steps: int  #: P-EAGLE on two depths
+    deep_steps: int  #: P-EAGLE on all depths
+    rate: float = 2e-3
+    seed: int = 0
+
+
+def _depths(count: int, ratio: float, least: float) -> list[str]:
+    sampling = ["--down-sample-ratio", str(ratio), "--down-sample-ratio-min", str(least)]
+    return ["--num-depths", str(count), "--max-anchors", "512", *sampling]
+
+
+class Trainer:
+    """Runs ``speculators train`` in ``work``, one part after the other, each with a log of its own."""
+
+    def __init__(self, work: Path, plan: Plan, threads: int) -> None:
+        """Take where the target and the rollouts are, and what is wanted."""
+        self.work, self.plan = work, plan
+        self.minutes: dict[str, float] = {}
+        self._environment = {
+            **os.environ,
+            "TRAIN_THREADS": str(threads),
+            "OMP_NUM_THREADS": str(threads),
+            "OMP_WAIT_POLICY": "passive",
+        }
+
+    def run(self, part: str, kind: str, options: list[str], *, steps: int, schedule: str) -> Path:
+        """Train one part for ``steps`` steps; returns its checkpoint."""
+        epochs = 1 + steps * TOKENS_A_STEP // self._rollout_tokens()
+        return self._call(
+            part,
+            kind,
+            [*options, "--max-steps", str(steps), "--epochs", str(epochs), "--scheduler-type", schedule],
+        )
+
+    def fresh(self, kind: str, options: list[str]) -> Path:
+        """Save an untrained head; returns its checkpoint."""
+        return self._call("fresh", kind, [*options, "--dry-run"])
+
+    def _call(self, part: str, kind: str, options: list[str]) -> Path:
+        began, folder = time.monotonic(), self.work / "checkpoints" / part
+        layers = [str(i) for i in AUX_LAYERS]
+        words = [
+            *(sys.executable, "-m", "peagle_sm.train.speculators_cpu", "--speculator-type", kind),
+            *("--verifier-name-or-path", str(self.work / "target"), "--save-path", str(folder)),
+            *("--data-path", str(self.work / "rollouts"), "--log-dir", str(self.work / "logs")),
+            *("--target-layer-ids", *layers, "--total-seq-len", str(TOKENS_A_STEP)),
+            *("--lr", str(self.plan.rate), "--seed", str(self.plan.seed), "--scheduler-warmup-ratio", "0.04"),
+            *(*_SHARED, *options),
+        ]
+        log = self.work / f"{part}.log"
+        with log.open("w") as file:
+            done = subprocess.run(words, env=self._environment, stdout=file, stderr=subprocess.STDOUT)
+        if done.returncode:
+            sys.exit(f"training {part} failed; see {log}")
+        self.minutes[part] = round((time.monotonic() - began) / 60, 1)
+        print(f"{part}: {self.minutes[part]} min", flush=True)
+        return last_checkpoint(folder)
+
+    def _rollout_tokens(self) -> int:
+        return int(json.loads((self.work / "rollouts.json").read_text())["tokens"])
+
+
+def last_checkpoint(folder: Path) -> Path:
+    """The newest checkpoint of a run.
+
+    Raises:
+        FileNotFoundError: the run has saved none.
+    """
+    found = [p.parent for p in folder.glob("**/model.safetensors") if not p.parent.is_symlink()]
+    if not found:
+        raise FileNotFoundError(f"no checkpoint in {folder}")
+    return max(found, key=lambda path: (path / "model.safetensors").stat().st_mtime)
+
+
+def train(trainer: Trainer) -> None:
+    """Both heads, into ``work/checkpoints/eagle3`` and ``work/checkpoints/p-eagle``."""
+    plan, work = trainer.plan, trainer.work
+    eagle3 = trainer.run("eagle3", "eagle3", _EAGLE3, steps=plan.eagle3_steps, schedule="cosine")
+    fresh = trainer.fresh("peagle", [*_PEAGLE, *_depths(2, 1.0, 1.0)])
+    warm = work / "checkpoints" / "warm"
+    words = [sys.executable, "-m", "peagle_sm.train.warm_start", "--work", str(work), "--out", str(warm)]
+    subprocess.run([*words, "--eagle3", str(eagle3), "--fresh", str(fresh)], check=True)
+    options = ["--from-pretrained", str(warm), *_depths(2, 1.0, 1.0)]
+    near = trainer.run("near", "peagle", options, steps=plan.near_steps, schedule="linear")
+    options = ["--from-pretrained", str(near), *_depths(DEPTHS, 0.6, 0.05)]
+    trainer.run("p-eagle", "peagle", options, steps=plan.deep_steps, schedule="cosine")
 
 
 def main() -> None:
-    """Train both heads into ``work/checkpoints``; the first that fails ends the other."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Train both heads and leave ``work/heads.json`` for the cards."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--epochs", type=int, default=1, help="passes over the rollouts")
+    parser.add_argument("--eagle3-steps", type=int, default=1470)
+    parser.add_argument("--near-steps", type=int, default=300)
+    parser.add_argument("--deep-steps", type=int, default=2800)
     parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
-    environment = {**os.environ, "TRAIN_THREADS": "1", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
-    began, runs = time.monotonic(), {}
-    for head in _OF_HEAD:
-        words = command(head, options.work, options.epochs, options.rate, options.seed)
-        log = (options.work / f"{head}.log").open("w")
-        runs[head] = subprocess.Popen(words, env=environment, stdout=log, stderr=subprocess.STDOUT)
-    minutes: dict[str, float] = {}
-    try:
-        while len(minutes) < len(runs):
-            for head, run in runs.items():
-                if run.poll() is not None and head not in minutes:
-                    if run.returncode:
-                        sys.exit(f"training the {head} head failed; see {options.work / head}.log")
-                    minutes[head] = round((time.monotonic() - began) / 60, 1)
-                    print(f"{head} head trained in {minutes[head]} min", flush=True)
-            time.sleep(1)
-    finally:
-        for run in runs.values():
-            run.terminate()
-    logs = {head: (options.work / f"{head}.log").read_text() for head in runs}
-    facts = {
-        "epochs": options.epochs,
-        "last_logged_step": {h: int(re.findall(r"global_step=(\d+)", t)[-1]) for h, t in logs.items()},
-        "tokens_a_step": TOKENS_A_STEP,
-        "rate": options.rate,
-        "seed": options.seed,
-        "depths": DEPTHS,
-        "ttt_steps": TTT_STEPS,
-        "minutes": minutes,
-    }
+    plan = Plan(options.eagle3_steps, options.near_steps, options.deep_steps, options.rate, options.seed)
+    trainer = Trainer(options.work, plan, options.threads)
+    train(trainer)
+    sizes = {"tokens_a_step": TOKENS_A_STEP, "depths": DEPTHS, "ttt_steps": TTT_STEPS}
+    facts = {**asdict(plan), **sizes, "minutes": trainer.minutes}
     (options.work / "heads.json").write_text(json.dumps(facts, indent=1))
 
 
