@@ -95,6 +95,36 @@ def test_a_line_as_long_as_a_page_is_cut() -> None:
     assert len(last_words([f"ValueError: {'x' * 5000}"])) < 500
 
 
+def _access(path: str, status: str) -> str:
+    return f'(APIServer pid=5) INFO:     127.0.0.1:37898 - "GET {path} HTTP/1.1" {status}'
+
+
+ROUTINE = [_access("/ping", "200 OK"), _access("/metrics", "200 OK"), _access("/ping", "200 OK")[18:]]
+TELLING = [
+    _access("/ping", "503 Service Unavailable"),
+    _access("/metrics", "500 Internal Server Error"),
+    _access("/v1/models", "200 OK"),
+    _access("/pingpong", "200 OK"),
+    '(APIServer pid=5) INFO:     127.0.0.1:37898 - "POST /invocations HTTP/1.1" 200 OK',
+    'a prompt with "GET /ping HTTP/1.1" 200 OK in it',
+]
+
+
+def test_answered_health_checks_and_scrapes_are_not_handed_on() -> None:
+    lines: list[str] = []
+    output = OutputLines(lines.append)
+    output.feed("\n".join([*ROUTINE, *TELLING, *ROUTINE]).encode())
+    output.close()
+    assert lines == TELLING
+    assert list(output.lines) == TELLING
+
+
+def test_health_checks_are_no_last_words() -> None:
+    failed = _access("/ping", "503 Service Unavailable")
+    assert last_words(["INFO loading", *ROUTINE, failed] * 9, 3) == "INFO loading\nINFO loading\nINFO loading"
+    assert last_words([failed, *ROUTINE]) == ""
+
+
 @given(st.lists(st.binary(max_size=20), max_size=20))
 def test_lines_do_not_depend_on_how_the_bytes_arrive(chunks: list[bytes]) -> None:
     whole: list[str] = []

@@ -15,6 +15,8 @@ _RAISED = re.compile(
 _FIELD = re.compile(r"^[\w.]+$")
 _POINTLESS = "For further information visit https://errors.pydantic.dev"
 _WIDEST = 400
+# uvicorn's access log: `INFO:     127.0.0.1:37898 - "GET /ping HTTP/1.1" 200 OK`.
+_PROBE = re.compile(r'^INFO:\s+\S+ - "GET /(?:ping|metrics)(?:\?\S*)? HTTP/[\d.]+" (\d{3})\b')
 # True of every failed start or sudden end, so they explain none.
 _EMPTY_WORDS = (
     "Engine core initialization failed",
@@ -26,7 +28,11 @@ _EMPTY_WORDS = (
 
 
 class OutputLines:
-    """Cuts a stream of bytes into lines, hands each on, and keeps the last thousand."""
+    """Cuts a stream of bytes into lines, hands each on, and keeps the last thousand.
+
+    Answered health checks and metrics scrapes are left out: one comes every other second, and they bury what
+    an engine has to say. One that failed stays.
+    """
 
     def __init__(self, on_line: Callable[[str], None]) -> None:
         self._on_line = on_line
@@ -51,6 +57,8 @@ class OutputLines:
     def _emit(self, line: bytes) -> None:
         # A progress bar overwrites itself; its last state is what a terminal would show.
         text = line.decode(errors="replace").rstrip("\r").rpartition("\r")[2].rstrip()
+        if _probed(text) == "200":
+            return
         self.lines.append(text)
         self._on_line(text)
 
@@ -59,9 +67,10 @@ def last_words(lines: Iterable[str], limit: int = 15) -> str:
     """Return the lines that say why an engine ended, oldest first; its very last lines if none of them does.
 
     A traceback is told by its last line and what belongs to it (a validation error's field and reasons). The
-    same cause, reported by several processes, is told once. Long lines are cut.
+    same cause, reported by several processes, is told once. Long lines are cut. Health checks, which fail in
+    every such case, are no words of the engine's.
     """
-    plain = [_plain(line) for line in lines]
+    plain = [_plain(line) for line in lines if not _probed(line)]
     causes: list[str] = []
     inside = False
     for level, text in plain:
@@ -84,6 +93,12 @@ def _plain(line: str) -> tuple[str, str]:
     text = _WHO.sub("", line)
     level = _LEVEL.match(text)
     return (level.group(1), text[level.end() :]) if level else ("", text)
+
+
+def _probed(line: str) -> str:
+    """Return the status of a health check or metrics scrape in the access log; "" for any other line."""
+    probe = _PROBE.match(_WHO.sub("", line))
+    return probe.group(1) if probe else ""
 
 
 def _is_frame(text: str) -> bool:
