@@ -4,11 +4,12 @@ import pytest
 
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.checks import ALL_CHECKS
-from peagle_sm.core.plan import Context, make_plan
-from tests.core.support import AWS, CONTAINER, GPT, LOCAL, TINY, found, plan_of, spec_of
+from peagle_sm.core.plan import Context, Plan, make_plan
+from tests.core.support import AWS, CONTAINER, GPT, LOCAL, ROLE, TINY, found, plan_of, spec_of
 
 _VLLM = "image: 763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm"
 _LONG = "x" * 1025
+CONTAINER_SPEC = spec_of(CONTAINER)
 
 TRAPS = [
     ("missing-fact", "error", TINY, "", AWS, "model_uri: found nothing"),
@@ -33,6 +34,31 @@ TRAPS = [
     ),
     ("missing-fact", "error", TINY, "source: jumpstart", LOCAL, "source: found 'jumpstart'"),
     ("missing-fact", "error", GPT, "placement: {region: eu-noth-1}", AWS, "Did you mean 'eu-north-1'?"),
+    (
+        "local-roles",
+        "info",
+        GPT.replace("role/peagle", "role/mine"),
+        "",
+        LOCAL,
+        f"replaced by the local server's {ROLE}",
+    ),
+    (
+        "local-region",
+        "info",
+        TINY,
+        "placement: {region: eu-west-1}",
+        LOCAL,
+        "eu-west-1 is replaced by the local server's us-east-1",
+    ),
+    ("region-name", "warning", TINY, "placement: {region: eu-noth-1}", LOCAL, "Did you mean 'eu-north-1'?"),
+    (
+        "region-name",
+        "warning",
+        GPT,
+        f"{_VLLM}:0.30.0-gpu-py312-cu130\nplacement: {{region: xx-east-9}}",
+        AWS,
+        "'xx-east-9' is not a known region",
+    ),
     ("stand-in-weights", "info", TINY, "", LOCAL, "small stand-in weights"),
     (
         "memory",
@@ -83,7 +109,7 @@ TRAPS = [
         LOCAL,
         "a head of gpt-oss-20b",
     ),
-    ("head-fits", "error", TINY, "speculation: {draft_head: tiny-code-eagle3}", LOCAL, "a eagle3 head"),
+    ("head-fits", "error", TINY, "speculation: {draft_head: tiny-code-eagle3}", LOCAL, "an EAGLE-3 head"),
     ("ignored-speculation", "info", TINY, "speculation: {mode: none, draft_head: x}", LOCAL, "no effect"),
     ("image-version", "warning", CONTAINER, f"{_VLLM}:latest", AWS, "is not known"),
     (
@@ -279,6 +305,54 @@ def test_a_plain_local_plan_has_nothing_to_complain_about() -> None:
 def test_errors_come_first() -> None:
     findings = plan_of(GPT, "serving: {env: {SM_VLLM_PORT: 1}}").findings
     assert [finding.severity for finding in findings] == ["error", "warning"]
+
+
+def test_what_is_the_same_here_as_on_aws_is_not_told() -> None:
+    plan = plan_of(GPT, "placement: {region: us-east-1}", LOCAL)
+    assert not {"local-roles", "local-region", "region-name"} & {finding.check for finding in plan.findings}
+
+
+def test_on_aws_nothing_local_is_told() -> None:
+    findings = plan_of(GPT, "placement: {region: eu-west-1}").findings
+    assert not {"local-roles", "local-region", "region-name"} & {finding.check for finding in findings}
+
+
+def test_a_region_that_is_named_missing_is_not_told_twice() -> None:
+    plan = plan_of(GPT, "placement: {region: eu-noth-1}")
+    assert found(plan, "missing-fact")
+    assert not found(plan, "region-name")
+
+
+def test_of_a_head_that_does_not_fit_the_depth_is_not_told() -> None:
+    plan = plan_of(TINY, "speculation: {draft_head: tiny-code-eagle3}", LOCAL)
+    assert plan.spec.speculation.mode == "p-eagle"
+    assert [finding.check for finding in plan.findings if finding.severity == "error"] == ["head-fits"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("ml.g7e.3xlarge", "Did you mean 'ml.g7e."),
+        ("g7e.2xlarge", "Did you mean 'ml.g7e.2xlarge'?"),
+        ("ML.P5.48XLARGE", "Did you mean 'ml.p5.48xlarge'?"),
+        ("ml.p5em.48xlarge", "Did you mean 'ml.p5e"),
+    ],
+)
+def test_a_type_almost_right_is_put_right(name: str, said: str) -> None:
+    (finding,) = found(_with_type(name), "instance-type")
+    assert said in finding.message
+
+
+@pytest.mark.parametrize("name", ["ml.g99.huge", "huge", "ml.", "gpu"])
+def test_a_type_like_none_is_answered_with_a_few_that_have_a_gpu(name: str) -> None:
+    (finding,) = found(_with_type(name), "instance-type")
+    assert "Did you mean" not in finding.message
+    assert "With one GPU: ml.g5.xlarge, ml.g6.xlarge, ml.g6e.xlarge, ml.g7e.2xlarge" in finding.message
+
+
+def _with_type(name: str) -> Plan:
+    placement = CONTAINER_SPEC.placement.model_copy(update={"instance_types": [name]})
+    return make_plan(CONTAINER_SPEC.model_copy(update={"placement": placement}), AWS)
 
 
 def test_every_check_explains_itself_and_is_tried_here() -> None:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -258,6 +259,26 @@ def test_every_example_plans(path: Path) -> None:
         assert plan.memory is not None
         assert plan.memory.fits
         assert plan.unused_gpus == 0
+
+
+def test_an_example_for_aws_plans_locally_with_the_local_servers_own_roles() -> None:
+    spec = load_spec(next(path for path in EXAMPLES if path.stem == "gpt-oss-20b"))
+    role, scheduler_role = f"{ROLE}-local", f"{SCHEDULER_ROLE}-local"
+    plan = make_plan(spec, replace(LOCAL, role_arn=role, scheduler_role_arn=scheduler_role))
+    assert not plan.refused
+    assert plan.requests[0].parameters["Target"]["RoleArn"] == scheduler_role
+    assert plan.requests[1].parameters["ExecutionRoleArn"] == role
+    told = [finding for finding in plan.findings if finding.check == "local-roles"]
+    assert [finding.severity for finding in told] == ["info", "info"]
+    assert scheduler_role in told[1].message
+
+
+def test_a_local_plan_is_for_the_local_region() -> None:
+    here = plan_of(GPT, context=LOCAL)
+    elsewhere = plan_of(GPT, "placement: {region: eu-west-1}", LOCAL)
+    assert [request.parameters for request in elsewhere.requests[1:]] == [
+        request.parameters for request in here.requests[1:]
+    ]
 
 
 def test_the_rules_that_payloads_are_held_against_do_find_breaches() -> None:

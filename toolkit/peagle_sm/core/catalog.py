@@ -206,3 +206,16 @@ def known_instance_types() -> frozenset[str]:
 
     shape = Session().get_service_model("sagemaker").shape_for("ProductionVariantInstanceType")
     return frozenset(shape.metadata["enum"])
+
+
+@cache
+def known_regions() -> frozenset[str]:
+    """Return the regions of every partition for which botocore's endpoint data lists SageMaker."""
+    from botocore.session import Session  # imported here: it is slow, and few commands need it
+
+    session = Session()
+    return frozenset(
+        region
+        for partition in session.get_available_partitions()
+        for region in session.get_available_regions("sagemaker", partition_name=partition)
+    )

@@ -67,7 +67,8 @@ class _Resolver:
     def __init__(self, spec: EndpointSpec, context: Context, catalog: Catalog) -> None:
         self.spec, self.context, self.catalog = spec, context, catalog
         self.gaps: list[Gap] = []
-        self.region = spec.placement.region or context.region
+        # the local server has one region and roles of its own; checks/local.py says what they replace
+        self.region = context.region if context.local else spec.placement.region or context.region
         self.model = catalog.model(spec.model)
         self.source: Source = spec.source or self.model.sources[0]
         self.jumpstart = catalog.jumpstart.get(spec.model) if self.source == "jumpstart" else None
@@ -207,7 +208,7 @@ class _Resolver:
         return None
 
     def role(self, field: str, given: str | None, from_context: str | None, purpose: str) -> str | None:
-        role = given or from_context
+        role = from_context or given if self.context.local else given or from_context
         if role is None:
             self._gap(
                 field,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peagle_sm.core.checks import engine, environment, facts, money, placement, speculation
+from peagle_sm.core.checks import engine, environment, facts, local, money, placement, speculation
 from peagle_sm.core.checks.base import Check, Note
 
 __all__ = ["ALL_CHECKS", "Check", "Note", "run_checks"]
@@ -12,6 +12,7 @@ from peagle_sm.core.resolve import Draft
 
 ALL_CHECKS: tuple[Check, ...] = (
     *facts.CHECKS,
+    *local.CHECKS,
     *speculation.CHECKS,
     *engine.CHECKS,
     *environment.CHECKS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 
 from peagle_sm.core.catalog import known_instance_types
@@ -20,6 +21,28 @@ def unused_gpus(draft: Draft) -> int:
     return max(0, entry.gpu_count - used) if entry else 0
 
 
+def _family(name: str) -> str:
+    return name.lower().removeprefix("ml.").partition(".")[0]
+
+
+def _known_type(name: str, draft: Draft) -> str:
+    """Point at the closest type of the same or nearly the same family; else name a few with GPUs."""
+    known = known_instance_types()
+    families = {_family(each) for each in known}
+    family = _family(name)
+    near = [family] if family in families else difflib.get_close_matches(family, sorted(families), cutoff=0.6)
+    hint = suggest(
+        f"ml.{name.lower().removeprefix('ml.')}", [each for each in known if _family(each) in near]
+    )
+    if hint:
+        return hint
+    smallest: dict[str, str] = {}
+    for each, entry in draft.catalog.instances.items():
+        if entry.gpu_count == 1 and each in known:
+            smallest.setdefault(_family(each), each)
+    return f" With one GPU: {', '.join(smallest.values())}."
+
+
 @check(
     "instance-type",
     why="AWS refuses a type that it does not have for endpoints.",
@@ -34,7 +57,7 @@ def instance_type(draft: Draft) -> Iterator[Note]:
             yield Note(
                 "error",
                 f"placement.instance_types: found {name!r}; allowed: one of the {len(known)} types that AWS "
-                f"has for endpoints.{suggest(name, known)}",
+                f"has for endpoints.{_known_type(name, draft)}",
                 "Change 'placement.instance_types'.",
             )
 

@@ -7,6 +7,42 @@ from collections.abc import Iterator
 from peagle_sm.core.checks.base import Check, Note, check
 from peagle_sm.core.resolve import Draft
 
+_METHODS = {"eagle3": "an EAGLE-3 head", "p-eagle": "a P-EAGLE head"}
+
+
+def _fits(draft: Draft) -> bool:
+    """Whether the head is one of this model and mode, as far as is known."""
+    head = draft.head
+    return head is None or (head.target == draft.spec.model and head.method == draft.mode)
+
+
+@check(
+    "head-fits",
+    why="vLLM loads a head of another model or method without a word; only acceptance collapses.",
+    source="vLLM: a P-EAGLE head without parallel_drafting is accepted as autoregressive",
+    remedy="Choose a head of this model and mode.",
+)
+def head_fits(draft: Draft) -> Iterator[Note]:
+    """A draft head of another target, or trained for another method."""
+    if draft.head is None or _fits(draft):
+        return
+    fitting = sorted(
+        n for n, h in draft.catalog.heads_for(draft.spec.model).items() if h.method == draft.mode
+    )
+    allowed = ", ".join(fitting) or "none is catalogued; set head_uri and a name of your own"
+    if draft.head.target != draft.spec.model:
+        yield Note(
+            "error",
+            f"speculation.draft_head: found {draft.head_id!r}, a head of {draft.head.target}; "
+            f"allowed: {allowed}",
+        )
+    else:
+        yield Note(
+            "error",
+            f"speculation.draft_head: found {draft.head_id!r}, {_METHODS[draft.head.method]}, with mode "
+            f"{draft.mode}; allowed: {allowed}",
+        )
+
 
 @check(
     "trained-depth",
@@ -17,8 +53,8 @@ from peagle_sm.core.resolve import Draft
 def trained_depth(draft: Draft) -> Iterator[Note]:
     """More speculative tokens than the head was trained for."""
     tokens = draft.num_speculative_tokens
-    if tokens is None or draft.head_id is None:
-        return
+    if tokens is None or draft.head_id is None or not _fits(draft):
+        return  # of a head that does not fit, the depth is beside the point
     depth = draft.head.trained_depth if draft.head else None
     if depth is None:
         yield Note(
@@ -31,34 +67,6 @@ def trained_depth(draft: Draft) -> Iterator[Note]:
             "error" if draft.mode == "p-eagle" else "warning",
             f"speculation.num_speculative_tokens: found {tokens}; allowed: 1 to {depth}, the depth that "
             f"{draft.head_id} was trained for",
-        )
-
-
-@check(
-    "head-fits",
-    why="vLLM loads a head of another model or method without a word; only acceptance collapses.",
-    source="vLLM: a P-EAGLE head without parallel_drafting is accepted as autoregressive",
-    remedy="Choose a head of this model and mode.",
-)
-def head_fits(draft: Draft) -> Iterator[Note]:
-    """A draft head of another target, or trained for another method."""
-    if draft.head is None:
-        return
-    fitting = sorted(
-        n for n, h in draft.catalog.heads_for(draft.spec.model).items() if h.method == draft.mode
-    )
-    allowed = ", ".join(fitting) or "none is catalogued; set head_uri and a name of your own"
-    if draft.head.target != draft.spec.model:
-        yield Note(
-            "error",
-            f"speculation.draft_head: found {draft.head_id!r}, a head of {draft.head.target}; "
-            f"allowed: {allowed}",
-        )
-    elif draft.head.method != draft.mode:
-        yield Note(
-            "error",
-            f"speculation.draft_head: found {draft.head_id!r}, a {draft.head.method} head, with mode "
-            f"{draft.mode}; allowed: {allowed}",
         )
 
 
@@ -79,4 +87,4 @@ def ignored_speculation(draft: Draft) -> Iterator[Note]:
             yield Note("info", f"speculation.{field}: {value!r} has no effect with mode none")
 
 
-CHECKS: tuple[Check, ...] = (trained_depth, head_fits, ignored_speculation)
+CHECKS: tuple[Check, ...] = (head_fits, trained_depth, ignored_speculation)
