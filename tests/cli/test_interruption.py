@@ -1,4 +1,4 @@
-"""Ctrl-C, and a polite kill, of a deploy that runs: everything that it made is deleted again."""
+"""Ctrl-C, and a polite kill: a deploy deletes what it made, and following a log just ends."""
 
 from __future__ import annotations
 
@@ -39,3 +39,20 @@ def test_an_interrupted_deploy_leaves_nothing(
     assert "error: " in rest
     assert "Traceback" not in rest
     assert peagle("list", "--format", "quiet").stdout == ""
+
+
+def test_ctrl_c_ends_following_a_log_quietly(server: Server, peagle: Run, spec: Callable[..., str]) -> None:
+    assert peagle("deploy", spec("followed"), "--yes", "--format", "quiet").exit_code == 0
+    command = [sys.executable, "-m", "peagle_sm", "logs", "followed", "--follow"]
+    with subprocess.Popen(
+        [*command, "--local-port", str(server.status.port)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        os.kill(process.pid, signal.SIGINT)
+        _, rest = process.communicate(timeout=60)
+    assert (process.returncode, rest) == (0, "")

@@ -58,6 +58,17 @@ def test_detached_it_stays_says_what_a_script_needs_and_down_ends_it(environment
     assert _peagle(environment, "local", "status").returncode == 4
 
 
+def test_a_second_server_says_that_there_is_another(environment: dict[str, str]) -> None:
+    try:
+        first = json.loads(_peagle(environment, "local", "up", "-d", "--format", "json", *ENGINE).stdout)
+        second = _peagle(environment, "local", "up", "-d", *ENGINE)
+        assert second.returncode == 0, second.stderr
+        assert f"runs already, at port {first['port']} (process {first['pid']})" in second.stderr
+        assert "write --local-port " in second.stderr
+    finally:
+        _peagle(environment, "local", "down")
+
+
 def test_in_the_foreground_ctrl_c_ends_it(environment: dict[str, str]) -> None:
     with subprocess.Popen(
         [*PEAGLE, "local", "up", *ENGINE],

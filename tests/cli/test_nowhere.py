@@ -39,6 +39,15 @@ def test_a_bad_spec_names_the_field(in_empty_folder: Path, text: str, words: str
     assert "next: " in result.stderr
 
 
+def test_a_deploy_that_nobody_can_confirm_is_refused_before_anything_is_looked_up(
+    in_empty_folder: Path,
+) -> None:
+    Path("peagle.yaml").write_text(SPEC)
+    result = run("deploy")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: There is no terminal to ask on, and --yes was not given.")
+
+
 def test_a_spec_from_stdin() -> None:
     result = run("plan", "-", stdin="name: 1\n")
     assert result.exit_code == 2

@@ -108,3 +108,10 @@ def test_an_error_refuses_with_code_3_and_the_remedy() -> None:
     assert caught.value.exit_code == 3
     assert caught.value.next_step == ERROR.next_step
     assert [each["check"] for each in caught.value.details["findings"]] == ["draft-depth"]
+
+
+def test_a_refusal_below_the_shown_plan_does_not_repeat_its_findings() -> None:
+    with pytest.raises(PlanRefused) as caught:
+        refuse_if_needed(plan(WARNING, ERROR), shown=True)
+    assert str(caught.value) == "the plan is refused: draft-depth"
+    assert [each["check"] for each in caught.value.details["findings"]] == ["draft-depth"]

@@ -19,6 +19,11 @@ def test_every_exit_code_has_a_row() -> None:
         assert f"| {code} | {meaning} |" in page
 
 
+def test_the_codes_say_which_one_a_missing_input_file_has() -> None:
+    assert "file cannot be read" in EXIT_CODES[2]
+    assert "file" not in EXIT_CODES[4]
+
+
 def test_check_tells_and_does_not_write(tmp_path: Path) -> None:
     assert main(["--check"], tmp_path) == 1
     assert list(tmp_path.iterdir()) == []

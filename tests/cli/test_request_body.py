@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.cli.request_body import Question, question
+from peagle_sm.cli.request_body import Question, parameters, question
 from peagle_sm.core.errors import SpecError
 
 MESSAGES = [{"role": "user", "content": "hello"}]
@@ -69,3 +69,10 @@ def test_a_body_must_be_an_object(tmp_path: Path) -> None:
     path.write_text("[1]")
     with pytest.raises(SpecError, match="allowed: a JSON object"):
         question(None, None, path, None)
+
+
+def test_prompts_and_messages_stop_at_256_tokens_and_a_body_has_its_own_limit() -> None:
+    prompt, chat, body = Question(prompt="x"), Question(messages=MESSAGES), Question(body={"prompt": "x"})
+    assert parameters(prompt, None, None) == parameters(chat, None, None) == {"max_tokens": 256}
+    assert parameters(body, None, None) == {}
+    assert parameters(body, 8, 0.0) == {"max_tokens": 8, "temperature": 0.0}

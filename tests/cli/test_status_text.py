@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from peagle_sm.aws.figures import Acceptance, StreamSummary
-from peagle_sm.cli.invoke_text import render_summary
+from peagle_sm.cli.invoke_text import acceptance_note, render_summary
 from peagle_sm.cli.status_text import render_list, render_status
 from peagle_sm.service import EndpointStatus, EndpointSummary
 from tests.cli.samples import NOW
@@ -106,3 +106,14 @@ def test_what_the_engine_did_not_say_is_left_out_and_stand_ins_are_named() -> No
     first, second = render_summary(bare, stand_in=True).splitlines()
     assert first == "TTFT 41 ms"
     assert "small stand-in weights" in second
+
+
+def test_acceptance_that_a_speculating_endpoint_does_not_report_is_explained() -> None:
+    speculating = replace(FULL, speculative_config={"method": "eagle3"})
+    silent = replace(SUMMARY, acceptance=None)
+    assert acceptance_note(silent, speculating) == (
+        "note: acceptance is not reported, though this endpoint speculates: "
+        "that needs vLLM 0.32 or later (image: vllm:0.30.0-gpu) and one answer (n = 1)"
+    )
+    assert acceptance_note(SUMMARY, speculating) is None
+    assert acceptance_note(silent, FULL) is None

@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -17,6 +18,10 @@ from peagle_sm.cli.state import State
 PROGRAM = "peagle-sm"
 """The name in usage lines and suggestions, however the program was started."""
 _COMMANDS = "peagle_sm.cli.commands"
+
+
+class _ReaderGoneError(Exception):
+    """A closed pipe under a name that click does not know: click itself ends BrokenPipeError with code 1."""
 
 
 class App(LazyGroup):
@@ -39,13 +44,30 @@ class App(LazyGroup):
             sys.exit(code)
         return code
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Parse the command line; --help and --version write to stdout here."""
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except BrokenPipeError as error:
+            raise _ReaderGoneError from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was parsed."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ReaderGoneError from error
+
     def _run(self, arguments: list[str], complete_var: str | None, extra: dict[str, Any]) -> int:
         try:
             outcome = super().main(arguments, PROGRAM, complete_var, standalone_mode=False, **extra)
             sys.stdout.flush()
             return outcome if isinstance(outcome, int) else 0
-        except BrokenPipeError:
-            return _quietly_without_stdout()
+        except (BrokenPipeError, _ReaderGoneError):
+            _forget_closed_pipes()
+            return 128 + 13
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.format_message(), err=True)
             return error.exit_code
@@ -58,16 +80,21 @@ def _report(error: BaseException, arguments: Sequence[str], state: State) -> int
 
     described = failure.from_exception(error, state.environ)
     as_json = state.format == "json" or (state.settings.format is None and failure.wants_json(arguments))
-    click.echo((failure.render_json if as_json else failure.render_text)(described), err=True)
-    if state.settings.debug:
-        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    with suppress(BrokenPipeError):  # nobody reads the words, and the code still says what happened
+        click.echo((failure.render_json if as_json else failure.render_text)(described), err=True)
+        if state.settings.debug:
+            click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    _forget_closed_pipes()
     return described.exit_code
 
 
-def _quietly_without_stdout() -> int:
-    # The interpreter flushes stdout once more at exit; give it somewhere harmless to write.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 128 + 13
+def _forget_closed_pipes() -> None:
+    # The interpreter flushes both once more at exit; give them somewhere harmless to write.
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 ENTRIES = (

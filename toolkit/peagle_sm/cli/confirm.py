@@ -7,6 +7,27 @@ import click
 from peagle_sm.cli.state import State
 
 
+def need_terminal(state: State, yes: bool, look: str) -> None:
+    """Refuse before any work when the question that comes later could not be asked.
+
+    Args:
+        state: the terminal.
+        yes: whether --yes was given.
+        look: the command that shows what would be done.
+
+    Raises:
+        SpecError: there is no terminal to ask on and --yes was not given.
+    """
+    if yes or state.stdin_is_tty():
+        return
+    from peagle_sm.core.errors import SpecError
+
+    raise SpecError(
+        "There is no terminal to ask on, and --yes was not given. Nothing was changed.",
+        next_step=f"look at it with `{look}`, then run it again with --yes",
+    )
+
+
 def confirmed(state: State, question: str, yes: bool) -> bool:
     """Whether to go on; asks on stderr and takes only y or yes.
 

@@ -8,6 +8,7 @@ from peagle_sm.cli.plan_text import STAND_IN
 
 if TYPE_CHECKING:
     from peagle_sm.aws.runtime import StreamSummary
+    from peagle_sm.service import EndpointStatus
 
 
 def render_summary(summary: StreamSummary, *, stand_in: bool) -> str:
@@ -28,3 +29,14 @@ def render_summary(summary: StreamSummary, *, stand_in: bool) -> str:
         parts.append(f"ended: {summary.finish_reason}")
     line = " · ".join(parts)
     return f"{line}\n({STAND_IN})" if stand_in else line
+
+
+def acceptance_note(summary: StreamSummary, status: EndpointStatus) -> str | None:
+    """Why a speculating endpoint did not report acceptance; None when it did, or does not speculate."""
+    if summary.acceptance is not None or status.speculative_config is None:
+        return None
+    image = (status.image or "unknown").rpartition("/")[2]
+    return (
+        "note: acceptance is not reported, though this endpoint speculates: "
+        f"that needs vLLM 0.32 or later (image: {image}) and one answer (n = 1)"
+    )

@@ -10,6 +10,9 @@ from typing import Any
 
 from peagle_sm.core.errors import SpecError
 
+MAX_TOKENS = 256
+"""Where an answer stops unless told otherwise; vLLM stops a prompt at 16, a chat at the context's end."""
+
 
 @dataclass(frozen=True)
 class Question:
@@ -46,6 +49,13 @@ def question(
     if body is not None:
         return Question(body=_object(_json_file(body), str(body)))
     return _from_stdin(stdin_text)
+
+
+def parameters(asked: Question, max_tokens: int | None, temperature: float | None) -> dict[str, Any]:
+    """The fields to add to a question: what was given, and a token limit except to a whole body."""
+    limit = MAX_TOKENS if max_tokens is None and asked.body is None else max_tokens
+    given = {"max_tokens": limit, "temperature": temperature}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _from_stdin(text: str | None) -> Question:

@@ -1,4 +1,4 @@
-"""A polite kill is Ctrl-C: what was created is cleaned up either way."""
+"""What Ctrl-C and a polite kill mean: a clean-up, or the expected end of something that runs until then."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+import click
+
+from peagle_sm.cli.state import State
 
 
 @contextmanager
@@ -25,3 +29,15 @@ def termination_is_ctrl_c() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def until_ctrl_c(state: State, follow: bool) -> Iterator[None]:
+    """With `follow`, Ctrl-C ends what is in here without an error; otherwise it goes on as it is."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not follow:
+            raise
+        if state.stderr_is_tty():
+            click.echo(err=True)  # the prompt does not belong behind the terminal's ^C

@@ -140,9 +140,9 @@ class Interrupted(PeagleError):
 EXIT_CODES: dict[int, str] = {
     0: "success",
     1: "an error of peagle-sm itself",
-    2: "a spec, an argument or a request body is not acceptable",
+    2: "a spec, an argument or a request body is not acceptable, or its file cannot be read",
     3: "the plan is refused: it has a finding of severity error",
-    4: "the endpoint, resource, server or file does not exist",
+    4: "the endpoint, resource, server, log or Python package asked for does not exist",
     5: "no or expired credentials, no region, or a missing permission",
     6: "AWS answered with a fault, or the network failed",
     7: "the endpoint did not come up or rolled back, and was cleaned up",

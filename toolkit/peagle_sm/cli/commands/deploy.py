@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from peagle_sm.cli.confirm import confirmed
+from peagle_sm.cli.confirm import confirmed, need_terminal
 from peagle_sm.cli.lazy import Command
 from peagle_sm.cli.options import global_options
 from peagle_sm.cli.output import emit, note, to_json
@@ -42,6 +42,8 @@ def deploy(state: State, spec_path: Path, yes: bool, dry_run: bool, wait: bool) 
     from peagle_sm.service import plan_for
 
     spec = read_spec(spec_path)
+    if not dry_run:
+        need_terminal(state, yes, "peagle-sm plan")
     session = open_session(state, spec.placement.region)
     if dry_run:
         made = plan_for(spec, session)

@@ -11,11 +11,11 @@ import click
 from peagle_sm.cli.lazy import Command
 from peagle_sm.cli.options import global_options
 from peagle_sm.cli.output import note, to_json
+from peagle_sm.cli.request_body import MAX_TOKENS, Question, parameters, question
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
     from peagle_sm.aws.runtime import Chunk, StreamSummary
-    from peagle_sm.cli.request_body import Question
     from peagle_sm.service import Endpoint
 
 _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
@@ -26,7 +26,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 @click.option("--prompt", "-p", help="The text to go on from.")
 @click.option("--messages", type=_FILE, help="JSON file with chat messages.")
 @click.option("--body", type=_FILE, help="JSON file with a whole request body.")
-@click.option("--max-tokens", type=click.IntRange(min=1), help="Stop after so many output tokens.")
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=1),
+    help=f"Stop after so many output tokens.  [default: {MAX_TOKENS}; with a whole body, the body's]",
+)
 @click.option(
     "--temperature",
     type=click.FloatRange(0, 2),
@@ -51,18 +55,13 @@ def invoke(
     an option the question is read from stdin: JSON messages, a JSON body, or plain text as the prompt.
     """
     from peagle_sm.cli.connect import open_session
-    from peagle_sm.cli.request_body import question
     from peagle_sm.service import connect
 
     piped = None
     if prompt is None and messages is None and body is None and not state.stdin_is_tty():
         piped = sys.stdin.read()
     asked = question(prompt, messages, body, piped)
-    params: dict[str, Any] = {}
-    if max_tokens is not None:
-        params["max_tokens"] = max_tokens
-    if temperature is not None:
-        params["temperature"] = temperature
+    params = parameters(asked, max_tokens, temperature)
     endpoint = connect(name, session=open_session(state))
     text, summary = (_whole if no_stream else _streamed)(state, endpoint, asked, params)
     _finish(state, endpoint, text, summary)
@@ -108,9 +107,10 @@ def _print_chunk(state: State, chunk: Chunk) -> None:
 
 def _finish(state: State, endpoint: Endpoint, text: str, summary: StreamSummary) -> None:
     from peagle_sm.cli.deploy_result import is_stand_in
-    from peagle_sm.cli.invoke_text import render_summary
+    from peagle_sm.cli.invoke_text import acceptance_note, render_summary
 
-    stand_in = state.local or is_stand_in(state, endpoint.status())
+    status = endpoint.status() if summary.acceptance is None or not state.local else None
+    stand_in = status is None or is_stand_in(state, status)
     if state.format == "json":
         click.echo(
             to_json(
@@ -124,3 +124,6 @@ def _finish(state: State, endpoint: Endpoint, text: str, summary: StreamSummary)
         )
     else:
         note(state, "\n" + render_summary(summary, stand_in=stand_in))
+    missing = acceptance_note(summary, status) if status is not None else None
+    if missing:
+        note(state, missing)

@@ -39,6 +39,7 @@ def logs(state: State, name: str | None, follow: bool, tail: int, port: int | No
     `peagle-sm logs` reads them as CloudWatch has them, and can follow.
     """
     need_local_extra()
+    from peagle_sm.cli.signals import until_ctrl_c
     from peagle_sm.local.lifecycle import endpoint_logs, find_server
 
     server = find_server(chosen_port(state, port))
@@ -49,8 +50,9 @@ def logs(state: State, name: str | None, follow: bool, tail: int, port: int | No
         lines = endpoint_logs(server.port, name, tail)
     else:
         lines = read_file(_existing(Path(server.log_path)), tail, follow, state)
-    for line in lines:
-        click.echo(to_json({"message": line}, indent=None) if state.format == "json" else line)
+    with until_ctrl_c(state, follow):
+        for line in lines:
+            click.echo(to_json({"message": line}, indent=None) if state.format == "json" else line)
 
 
 def _existing(path: Path) -> Path:

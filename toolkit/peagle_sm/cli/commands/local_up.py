@@ -50,6 +50,9 @@ def up(state: State, port: int | None, detach: bool, engine_python: Path | None)
 
     def ready(status: LocalStatus) -> None:
         _print(state, status)
+        others = _others_note(status.port)
+        if others:
+            say(others)
         if not detach:
             say("Ctrl-C ends it, with every engine that it runs.")
 
@@ -76,6 +79,19 @@ def _print(state: State, status: LocalStatus) -> None:
         names=[status.endpoint_url],
     )
     sys.stdout.flush()
+
+
+def _others_note(port: int) -> str | None:
+    from peagle_sm.local.state import read_all
+
+    others = [known for known in read_all() if known.port != port and known.server.alive]
+    if not others:
+        return None
+    named = " and ".join(f"port {known.port} (process {known.server.pid})" for known in others)
+    return (
+        f"note: another local SageMaker runs already, at {named}; "
+        f"from now on --local alone is refused: write --local-port {port} for this one"
+    )
 
 
 class _Notes(logging.Handler):

@@ -28,13 +28,14 @@ def logs(state: State, name: str, follow: bool, tail: int) -> None:
     With --format json each line is a JSON object of its own; with quiet, the message alone.
     """
     from peagle_sm.cli.connect import open_session
+    from peagle_sm.cli.signals import until_ctrl_c
     from peagle_sm.service import logs as read_logs
 
-    for line in read_logs(name, session=open_session(state), follow=follow, limit=tail):
-        moment = line.timestamp.isoformat(timespec="milliseconds")
-        if state.format == "json":
-            click.echo(
-                to_json({"timestamp": moment, "stream": line.stream, "message": line.message}, indent=None)
-            )
-        else:
-            click.echo(line.message if state.format == "quiet" else f"{moment}  {line.message}")
+    with until_ctrl_c(state, follow):
+        for line in read_logs(name, session=open_session(state), follow=follow, limit=tail):
+            moment = line.timestamp.isoformat(timespec="milliseconds")
+            if state.format == "json":
+                fields = {"timestamp": moment, "stream": line.stream, "message": line.message}
+                click.echo(to_json(fields, indent=None))
+            else:
+                click.echo(line.message if state.format == "quiet" else f"{moment}  {line.message}")

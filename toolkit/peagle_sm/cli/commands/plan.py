@@ -40,7 +40,7 @@ def plan(state: State, spec_path: Path, dry_run: bool) -> None:
         emit(
             state, table=lambda: render_plan(made), data=lambda: plan_data(made), names=[made.names.endpoint]
         )
-    refuse_if_needed(made)
+    refuse_if_needed(made, shown=state.format == "table" and not dry_run)
 
 
 def print_requests(made: Plan) -> None:
@@ -50,11 +50,12 @@ def print_requests(made: Plan) -> None:
     click.echo(to_json(requests_data(made)))
 
 
-def refuse_if_needed(made: Plan) -> None:
+def refuse_if_needed(made: Plan, shown: bool = False) -> None:
     """End with exit code 3 when a finding forbids the deploy.
 
     Raises:
-        PlanRefused: with the findings of severity "error" in its message.
+        PlanRefused: with the findings of severity "error" in its message, or their names alone when the
+            plan was `shown`, since people have just read them there.
     """
     if not made.refused:
         return
@@ -63,8 +64,16 @@ def refuse_if_needed(made: Plan) -> None:
     from peagle_sm.core.errors import PlanRefused
 
     errors = [finding for finding in made.findings if finding.severity == "error"]
+    details = {"findings": [asdict(finding) for finding in errors]}
+    if shown:
+        names = ", ".join(dict.fromkeys(finding.check for finding in errors))
+        raise PlanRefused(
+            f"the plan is refused: {names}",
+            next_step="do what its findings say, and plan again",
+            details=details,
+        )
     raise PlanRefused(
         "the plan is refused:\n" + "\n".join(f"{finding.check}: {finding.message}" for finding in errors),
         next_step=errors[0].next_step or None,
-        details={"findings": [asdict(finding) for finding in errors]},
+        details=details,
     )
