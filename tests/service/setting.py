@@ -16,12 +16,12 @@ def session_of(aws: FakeAws) -> Session:
     return Session.from_boto3(aws, clock=aws.clock.now)
 
 
-def pacing_of(aws: FakeAws) -> Pacing:
+def pacing_of(aws: FakeAws, poll_s: float = 15.0) -> Pacing:
     return Pacing(
         clock=aws.clock.now,
         monotonic=aws.clock.monotonic,
         sleep=aws.clock.sleep,
-        poll_s=15.0,
+        poll_s=poll_s,
         delete_timeout_s=600,
     )
 

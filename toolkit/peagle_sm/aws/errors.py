@@ -122,6 +122,11 @@ def is_unsettled(error: BaseException) -> bool:
     )
 
 
+def is_refused_connection(error: BaseException) -> bool:
+    """Whether nobody listens there: the call was not even sent."""
+    return isinstance(error, ServiceFault) and bool(error.details.get("connection_refused"))
+
+
 def is_taken(error: BaseException) -> bool:
     """Whether a CreateX was refused because the name exists already."""
     if not isinstance(error, ServiceFault):
@@ -152,6 +157,11 @@ def _step_for(code: str) -> str:
 
 
 def _no_answer(error: Exception, operation: str, local_url: str | None) -> ServiceFault:
+    from botocore.exceptions import EndpointConnectionError
+
+    details: dict[str, Any] = {"operation": operation, "code": NO_ANSWER}
+    if isinstance(error, EndpointConnectionError):
+        details["connection_refused"] = True
     step = (
         "Check the network and the region, and run the command again; it takes up what exists."
         if local_url is None
@@ -162,7 +172,7 @@ def _no_answer(error: Exception, operation: str, local_url: str | None) -> Servi
         operation=operation,
         code=NO_ANSWER,
         next_step=step,
-        details={"operation": operation, "code": NO_ANSWER},
+        details=details,
     )
 
 

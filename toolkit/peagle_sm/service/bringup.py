@@ -125,7 +125,8 @@ def follow(run: Run) -> EndpointFacts:
             failed_looks += 1
             if failed_looks >= LOOKS_THAT_MAY_FAIL or not is_unsettled(error):
                 raise
-            run.report("waiting", f"AWS did not answer, asking again ({error.message})")
+            asked = "AWS" if run.session.local_url is None else "the local SageMaker"
+            run.report("waiting", f"{asked} did not answer, asking again ({error.message})")
         else:
             if facts is None:
                 raise _failed(

@@ -9,7 +9,7 @@ from peagle_sm.aws import logs
 from peagle_sm.core.errors import BillableLeft, EndpointFailed, Interrupted, PeagleError
 from peagle_sm.service.bringup import Run
 from peagle_sm.service.handover import leave_to_the_schedule
-from peagle_sm.service.teardown import Doomed, Gone, Teardown
+from peagle_sm.service.teardown import Doomed, Gone, LocalServerGone, Teardown
 
 LOG_LINES = 20
 
@@ -20,6 +20,7 @@ def rescue(run: Run, cause: BaseException) -> NoReturn:
     Raises:
         Interrupted: Ctrl-C, and nothing billable is left.
         BillableLeft: the endpoint could not be proven gone, or a second Ctrl-C ended the waiting.
+        LocalServerGone: the local SageMaker has ended, and with it all that there was to clean up.
         PeagleError: ``cause`` itself, once everything is cleaned up.
     """
     run.report.quiet = True  # a callback that raises must not stop a clean-up
@@ -39,6 +40,11 @@ def rescue(run: Run, cause: BaseException) -> NoReturn:
         gone = teardown.run(doomed, unsettled=run.unsettled)
     except KeyboardInterrupt:
         leave_to_the_schedule(run.session, run.name, run.pacing, unsettled=run.unsettled)
+    except LocalServerGone as ended:
+        if interrupted:
+            raise Interrupted(f"Interrupted. {ended.message}", details={"deleted": [], "left": []}) from None
+        ended.details["cause"] = str(cause) or type(cause).__name__
+        raise ended from _visible(cause)
     except BillableLeft as left:
         if run.may_exist:
             left.details["cause"] = str(cause) or type(cause).__name__

@@ -12,14 +12,20 @@ from functools import partial
 from typing import Any
 
 from peagle_sm.aws import control, lifetime
-from peagle_sm.aws.errors import is_refused_now
+from peagle_sm.aws.errors import is_refused_connection, is_refused_now
 from peagle_sm.aws.session import Session
-from peagle_sm.core.errors import BillableLeft, NotFound, PeagleError
+from peagle_sm.core.errors import BillableLeft, EngineError, NotFound, PeagleError
 from peagle_sm.service.events import Pacing, Phase, Reporter
 from peagle_sm.service.ownership import belongs_to
 
 PLAIN_ATTEMPTS = 5
 SETTLING_LOOKS = 4
+# A local server that restarts on its port is back by then; one that is gone stays gone.
+LOCAL_PATIENCE_S = 5.0
+
+
+class LocalServerGone(EngineError):
+    """Nobody listens where the local SageMaker was; its engines end with it, and it never costs anything."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,7 @@ class Teardown:
         self._report = report
         self._phase = phase
         self._known_ours: set[str] = set()
+        self._refused_since: float | None = None
 
     def run(self, doomed: Doomed, *, unsettled: bool = False) -> Gone:
         """Delete everything in ``doomed`` that carries our tags.
@@ -57,6 +64,7 @@ class Teardown:
 
         Raises:
             BillableLeft: the endpoint could not be proven gone; its schedule is then still armed.
+            LocalServerGone: the local SageMaker has ended.
         """
         gone = Gone()
         self.remove_endpoint(doomed.endpoint, gone, looks=SETTLING_LOOKS if unsettled else 1)
@@ -94,12 +102,14 @@ class Teardown:
 
         Raises:
             BillableLeft: not proven gone in time, or AWS cannot be asked.
+            LocalServerGone: the local SageMaker has ended.
         """
         deadline = self._pacing.monotonic() + self._pacing.delete_timeout_s
         seen, absent, why, status = False, 0, "", "unknown"
         while True:
             try:
                 facts = control.describe_endpoint(self._session, name)
+                self._refused_since = None
                 if facts is None or not self._is_ours(facts.arn, str(facts.created_at), name):
                     absent += 1
                     if absent >= looks:
@@ -114,6 +124,7 @@ class Teardown:
                 why = error.message
                 if not is_refused_now(error):
                     raise billable_left(self._session, name, why) from error
+                self._give_up_on_a_server_that_is_gone(error)
             if seen:
                 self._report(
                     self._phase,
@@ -127,6 +138,25 @@ class Teardown:
         if seen and f"endpoint/{name}" not in gone.deleted:
             gone.deleted.append(f"endpoint/{name}")
             self._report(self._phase, f"endpoint {name} is gone", status="gone", resource=f"endpoint/{name}")
+
+    def _give_up_on_a_server_that_is_gone(self, error: PeagleError) -> None:
+        url = self._session.local_url
+        if url is None or not is_refused_connection(error):
+            return
+        now = self._pacing.monotonic()
+        if self._refused_since is None:
+            self._refused_since = now
+        waited = now - self._refused_since
+        if waited >= LOCAL_PATIENCE_S:
+            raise LocalServerGone(
+                f"The local SageMaker at {url} is gone and everything it ran with it; nothing is billed.",
+                next_step="Start it with `peagle-sm local up --detach`, and run the command again.",
+            ) from error
+        self._report(
+            self._phase,
+            f"the local SageMaker at {url} does not answer; "
+            f"asking for {LOCAL_PATIENCE_S - waited:.0f} s more",
+        )
 
     def _is_ours(self, arn: str, created: str, endpoint: str) -> bool:
         # By ARN and creation time: a name may be taken by a new endpoint while we wait.
@@ -151,7 +181,9 @@ class Teardown:
             if attempt:
                 self._pacing.sleep(self._pacing.poll_s)
             try:
-                if is_there():
+                there = is_there()
+                self._refused_since = None
+                if there:
                     sent = True
                     remove()
                     why = "it is still there after its deletion was accepted"
@@ -167,6 +199,7 @@ class Teardown:
                 why = error.message
                 if not is_refused_now(error):
                     break
+                self._give_up_on_a_server_that_is_gone(error)
         gone.left[resource] = why
         self._report(self._phase, f"could not delete {resource}: {why}", resource=resource)
 
