@@ -80,6 +80,7 @@ class FakeAws:
         self.reason: str | None = None
         self.unguarded: list[str] = []
         self.log_lines: list[str] = []
+        self.log_line_ms = 1
         self.late: list[tuple[float, Callable[[], object]]] = []
 
     def everything(self) -> list[str]:
@@ -352,8 +353,23 @@ class Logs:
         )
 
     def get_log_events(self, **params: Any) -> Params:
-        events = [{"timestamp": i, "message": line} for i, line in enumerate(self.aws.log_lines)]
+        events = self._events()
         return self.aws.call("GetLogEvents", lambda: {"events": events[-params["limit"] :]})
+
+    def get_paginator(self, operation: str) -> Pages:
+        assert operation == "filter_log_events"
+        return Pages(lambda params: self.aws.call("FilterLogEvents", lambda: self._filtered(params)))
+
+    def _filtered(self, params: Params) -> Params:
+        found = [one for one in self._events() if one["timestamp"] >= params["startTime"]]
+        # No promise of order between streams.
+        return {"events": [{**one, "logStreamName": "AllTraffic/i-1"} for one in reversed(found)]}
+
+    def _events(self) -> list[Params]:
+        return [
+            {"timestamp": i // 2 * 2 * self.aws.log_line_ms, "message": line, "eventId": f"e{i}"}
+            for i, line in enumerate(self.aws.log_lines)
+        ]
 
 
 def lost(operation: str) -> BaseException:

@@ -75,6 +75,21 @@ def test_logs_come_oldest_first_and_limited(
     assert [line.message for line in logs("demo", session=session, limit=2)] == ["two", "three"]
 
 
+def test_following_shows_the_tail_and_then_only_what_is_new(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    deploy(spec, session=session, pacing=pacing)
+    aws.log_lines = [f"old {number}" for number in range(12)]  # all within the overlap, two a moment
+    told = logs("demo", session=session, follow=True, limit=3, pacing=pacing)
+    assert [next(told).message for _ in range(3)] == ["old 9", "old 10", "old 11"]
+    aws.log_lines += ["new 0", "new 1", "new 2"]
+    assert {next(told).message for _ in range(2)} == {"new 0", "new 1"}
+    assert next(told).message == "new 2"
+    aws.log_lines += ["new 3"]
+    aws.endpoints.clear()
+    assert [line.message for line in told] == ["new 3"]
+
+
 def test_logs_of_nothing(session: Session) -> None:
     with pytest.raises(NotFound):
         logs("nope", session=session)

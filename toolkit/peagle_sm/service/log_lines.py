@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 
 from peagle_sm.aws import control
 from peagle_sm.aws import logs as cloudwatch
@@ -16,6 +17,8 @@ __all__ = ["LogLine", "logs"]
 
 # CloudWatch shows lines late and out of order, so a follower looks back this far and drops what it has shown.
 OVERLAP = timedelta(seconds=60)
+# What a follower knows to be old before it looks for news: more than ever share one millisecond.
+BASELINE_LINES = 1000
 
 
 def logs(
@@ -28,32 +31,36 @@ def logs(
     Raises:
         NotFound: there is neither such an endpoint nor output of one.
     """
-    lines = cloudwatch.tail(session, name, limit)
+    lines = cloudwatch.tail(session, name, max(limit, BASELINE_LINES) if follow else limit)
     if not lines and control.describe_endpoint(session, name) is None:
         raise absent(session, name)
-    return _lines(name, session, follow, lines, pacing or Pacing.for_session(session))
-
-
-def _lines(
-    name: str, session: Session, follow: bool, lines: list[LogLine], pacing: Pacing
-) -> Iterator[LogLine]:
-    yield from lines
+    last = lines[-limit:] if limit > 0 else []
     if not follow:
-        return
-    newest = lines[-1].timestamp if lines else datetime.fromtimestamp(0, UTC)
-    # Those just shown come again within the overlap, without their event ids.
-    shown = {(line.timestamp, line.stream, line.message) for line in lines}
+        return iter(last)
+    return chain(last, _news(name, session, lines, pacing or Pacing.for_session(session)))
+
+
+def _news(name: str, session: Session, known: list[LogLine], pacing: Pacing) -> Iterator[LogLine]:
+    epoch = datetime.fromtimestamp(0, UTC)
+    newest = known[-1].timestamp if known else epoch
+    # These come again within the overlap, with event ids that their first reading did not tell.
+    shown = set(known)
+    # What is older still and comes with the first look was there before the tail that was asked for.
+    old_before: datetime | None = newest
     seen: set[str] = set()
     there = True
     while there:
         there = control.describe_endpoint(session, name) is not None
-        start = max(datetime.fromtimestamp(0, UTC), newest - OVERLAP) if newest.timestamp() > 0 else newest
-        for event_id, line in cloudwatch.since(session, name, start):
-            key = (line.timestamp, line.stream, line.message)
-            if event_id in seen or key in shown:
+        start = max(epoch, newest - OVERLAP) if newest > epoch else epoch
+        found = sorted(cloudwatch.since(session, name, start), key=lambda one: one[1].timestamp)
+        for event_id, line in found:
+            if event_id in seen:
                 continue
             seen.add(event_id)
+            if line in shown or (old_before is not None and line.timestamp < old_before):
+                continue
             newest = max(newest, line.timestamp)
             yield line
+        old_before = None
         if there:
             pacing.sleep(min(pacing.poll_s, 2.0))
