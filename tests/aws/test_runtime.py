@@ -20,13 +20,19 @@ class Runtime:
     region_name = "us-east-1"
     profile_name = "work"
 
-    def __init__(self, answer: Any) -> None:
+    def __init__(self, answer: Any, described: dict[str, Any] | None = None) -> None:
         self.answer = answer
+        self.described = described
         self.sent: list[dict[str, Any]] = []
 
     def client(self, service: str, **_: Any) -> Runtime:
-        assert service == "sagemaker-runtime"
+        assert service in ("sagemaker-runtime", "sagemaker")
         return self
+
+    def describe_endpoint(self, EndpointName: str) -> dict[str, Any]:
+        if self.described is None:
+            raise _error("ValidationException", f'Could not find endpoint "{EndpointName}".')
+        return {"EndpointArn": "arn", "EndpointConfigName": "c", **self.described}
 
     def invoke_endpoint(self, **params: Any) -> dict[str, Any]:
         self.sent.append(params)
@@ -124,6 +130,21 @@ def test_an_endpoint_that_does_not_exist() -> None:
         caught.value.next_step
         == "Look what there is with `peagle-sm list --profile work --region us-east-1`."
     )
+
+
+@pytest.mark.parametrize(
+    ("described", "said"),
+    [
+        ({"EndpointStatus": "Creating"}, "its status is Creating; it answers when InService"),
+        ({"EndpointStatus": "Failed", "FailureReason": "no GPU"}, r"its status is Failed \(no GPU\)"),
+    ],
+)
+def test_an_endpoint_that_is_not_in_service(described: dict[str, Any], said: str) -> None:
+    error = _error("ValidationError", "Endpoint demo of account 123456789012 not found.")
+    with pytest.raises(ServiceFault, match=f"endpoint 'demo' exists.*{said}") as caught:
+        runtime.invoke(Session.from_boto3(Runtime(error, described)), "demo", b"{}")
+    assert "peagle-sm status demo --profile work --region us-east-1" in (caught.value.next_step or "")
+    assert caught.value.details["status"] == described["EndpointStatus"]
 
 
 def test_the_engines_refusal_is_the_senders_error_in_the_engines_words() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from peagle_sm.aws import control
 from peagle_sm.aws.errors import aws_errors, from_client_error
 from peagle_sm.aws.figures import Acceptance, Chunk, Completion, StreamSummary, summarise, text_of
 from peagle_sm.aws.session import Session
@@ -166,11 +168,7 @@ def _send(session: Session, operation: str, endpoint: str, body: bytes) -> Mappi
 def _invocation_error(error: Any, operation: str, endpoint: str, session: Session) -> PeagleError:
     mapped = from_client_error(error, operation)
     if isinstance(mapped, NotFound):
-        return NotFound(
-            f"endpoint {endpoint!r}: there is none of that name in {session.region}.",
-            next_step=f"Look what there is with `peagle-sm list{session.command_flags()}`.",
-            details=mapped.details,
-        )
+        return _not_serving(mapped, operation, endpoint, session, _request_id(error.response))
     if error.response.get("Error", {}).get("Code") != "ModelError":
         return mapped
     status = error.response.get("OriginalStatusCode")
@@ -189,6 +187,32 @@ def _invocation_error(error: Any, operation: str, endpoint: str, session: Sessio
         request_id=_request_id(error.response),
         next_step=f"Read the engine's output: `peagle-sm logs {endpoint}{session.command_flags()}`.",
         details=details,
+    )
+
+
+def _not_serving(
+    absent: NotFound, operation: str, endpoint: str, session: Session, request_id: str
+) -> PeagleError:
+    # The data plane calls an endpoint "not found" until it is in service; only DescribeEndpoint knows better.
+    facts = None
+    with suppress(PeagleError):
+        facts = control.describe_endpoint(session, endpoint)
+    if facts is None:
+        return NotFound(
+            f"endpoint {endpoint!r}: there is none of that name in {session.region}.",
+            next_step=f"Look what there is with `peagle-sm list{session.command_flags()}`.",
+            details=absent.details,
+        )
+    reason = f" ({facts.failure_reason})" if facts.failure_reason else ""
+    return ServiceFault(
+        f"endpoint {endpoint!r} exists and did not take the request: its status is {facts.status}{reason}; "
+        "it answers when InService.",
+        operation=operation,
+        code=str(absent.details.get("code", "")),
+        request_id=request_id,
+        next_step=f"Look at it with `peagle-sm status {endpoint}{session.command_flags()}`"
+        + (", and send the request again." if facts.status == "InService" else "."),
+        details={**absent.details, "status": facts.status, "failure_reason": facts.failure_reason},
     )
 
 
