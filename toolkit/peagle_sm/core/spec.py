@@ -262,14 +262,14 @@ def parse_spec(text: str, origin: str = "spec") -> EndpointSpec:
         ) from error
 
 
-def load_spec(path: Path) -> EndpointSpec:
+def load_spec(path: Path | str) -> EndpointSpec:
     """Read a spec from a YAML file.
 
     Raises:
         SpecError: the file cannot be read, is not YAML, or has a bad field.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(
             f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}",

@@ -38,7 +38,7 @@ def deploy(
     """
     chosen = as_spec(spec)
     session = session_for(local, profile, region or chosen.placement.region)
-    return deploy_with(chosen, session=session, confirm=None if yes else _ask, progress=progress or _tell)
+    return deploy_with(chosen, session=session, confirm=None if yes else _ask, progress=progress or Tell())
 
 
 def connect(
@@ -105,7 +105,19 @@ def _ask(plan: Plan) -> bool:
         return False
 
 
-def _tell(event: Event) -> None:
-    spent = "" if not event.spent_usd else f"  {event.spent_usd:.2f} USD"
-    status = f" [{event.status}]" if event.status else ""
-    print(f"{event.elapsed_s:7.1f} s  {event.message}{status}{spent}", file=sys.stderr)
+class Tell:
+    """Prints an event on stderr when it differs from the one before in phase, status or message."""
+
+    def __init__(self) -> None:
+        """Start with nothing said."""
+        self._said: tuple[str, str | None, str] | None = None
+
+    def __call__(self, event: Event) -> None:
+        """Print the event if it is news."""
+        key = (event.phase, event.status, event.message)
+        if key == self._said:
+            return
+        self._said = key
+        spent = "" if not event.spent_usd else f"  {event.spent_usd:.2f} USD"
+        status = f" [{event.status}]" if event.status else ""
+        print(f"{event.elapsed_s:7.1f} s  {event.message}{status}{spent}", file=sys.stderr)
