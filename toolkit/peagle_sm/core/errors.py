@@ -5,7 +5,7 @@
     PeagleError (1)
     ├── SpecError (2)          a spec, an argument or a request body is not acceptable
     ├── PlanRefused (3)        the plan has a finding of severity "error"
-    ├── NotFound (4)           the endpoint, server or file asked for does not exist
+    ├── NotFound (4)           the endpoint, resource, server or log asked for does not exist
     ├── CredentialsError (5)   no or expired credentials, no region, or a missing permission
     ├── ServiceFault (6)       AWS answered with a fault, or did not answer
     ├── EndpointFailed (7)     the endpoint did not come up, or rolled back; it was cleaned up
@@ -60,7 +60,7 @@ class PlanRefused(PeagleError):
 
 
 class NotFound(PeagleError):
-    """The endpoint, resource, server or file asked for does not exist."""
+    """The endpoint, resource, server or log asked for does not exist."""
 
     exit_code = 4
 
