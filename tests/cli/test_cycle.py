@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from peagle_sm.core.catalog import load_catalog
 from tests.cli.conftest import Run
 
 Spec = Callable[..., str]
@@ -99,7 +100,8 @@ def test_a_deploy_without_waiting_returns_while_it_is_created(peagle: Run, spec:
 def test_list_and_status(peagle: Run, deployed: str) -> None:
     header, row = peagle("list").stdout.splitlines()
     assert header.split() == ["NAME", "STATUS", "MODE", "INSTANCE", "AGE", "USD/HOUR", "SPENT", "EXPIRES"]
-    assert row.split()[:5] == ["demo", "InService", "p-eagle", "K=7", "1"]
+    k = load_catalog().models["tiny-code"].default_num_speculative_tokens["p-eagle"]
+    assert row.split()[:5] == ["demo", "InService", "p-eagle", f"K={k}", "1"]
     assert peagle("list", "--format", "quiet").stdout == "demo\n"
     status = peagle("status", deployed)
     assert "weights      small stand-in weights" in status.stdout
