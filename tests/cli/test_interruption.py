@@ -16,19 +16,23 @@ from tests.local.conftest import Server
 pytestmark = pytest.mark.slow
 
 
+def started(server: Server, *words: str) -> subprocess.Popen[str]:
+    """The command as a process of its own, which can be sent a signal."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "peagle_sm", *words, "--local-port", str(server.status.port)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "kill"])
 def test_an_interrupted_deploy_leaves_nothing(
     server: Server, peagle: Run, spec: Callable[..., str], number: signal.Signals
 ) -> None:
     path = spec("stopped", SCRIPT_PING="3")
-    command = [sys.executable, "-m", "peagle_sm", "deploy", path, "--yes"]
-    with subprocess.Popen(
-        [*command, "--local-port", str(server.status.port)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with started(server, "deploy", path, "--yes") as process:
         assert process.stderr is not None
         for line in process.stderr:
             if "is Creating" in line:
@@ -43,14 +47,7 @@ def test_an_interrupted_deploy_leaves_nothing(
 
 def test_ctrl_c_ends_following_a_log_quietly(server: Server, peagle: Run, spec: Callable[..., str]) -> None:
     assert peagle("deploy", spec("followed"), "--yes", "--format", "quiet").exit_code == 0
-    command = [sys.executable, "-m", "peagle_sm", "logs", "followed", "--follow"]
-    with subprocess.Popen(
-        [*command, "--local-port", str(server.status.port)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with started(server, "logs", "followed", "--follow") as process:
         assert process.stdout is not None
         assert process.stdout.readline()
         os.kill(process.pid, signal.SIGINT)

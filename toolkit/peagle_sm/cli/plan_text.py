@@ -95,12 +95,10 @@ def _instances(plan: Plan) -> str:
 def _draft_tokens(plan: Plan) -> int | None:
     import json
 
+    from peagle_sm.core.environment import SPECULATIVE_CONFIG
+
     for request in plan.requests:
-        text = (
-            request.parameters.get("PrimaryContainer", {})
-            .get("Environment", {})
-            .get("SM_VLLM_SPECULATIVE_CONFIG")
-        )
+        text = request.parameters.get("PrimaryContainer", {}).get("Environment", {}).get(SPECULATIVE_CONFIG)
         if text:
             tokens = json.loads(text).get("num_speculative_tokens")
             return tokens if isinstance(tokens, int) else None

@@ -118,10 +118,10 @@ def _locked(directory: Path, key: str, progress: Progress) -> Iterator[None]:
         yield
 
 
-def main() -> int:
-    """Build the environment, tell the progress on stderr and print the Python on stdout."""
+def print_python(ensure: Callable[[Progress], Path]) -> int:
+    """Be a command: ``ensure``'s progress on stderr, its Python on stdout; returns the exit code."""
     try:
-        print(ensure_engine(lambda line: print(line, file=sys.stderr, flush=True)))
+        print(ensure(lambda line: print(line, file=sys.stderr, flush=True)))
     except EngineError as error:
         print(f"error: {error}\nnext: {error.next_step}", file=sys.stderr)
         return error.exit_code
@@ -129,4 +129,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(print_python(ensure_engine))

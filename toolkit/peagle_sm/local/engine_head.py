@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from peagle_sm.core.environment import SPECULATIVE_CONFIG
 from peagle_sm.core.head_check import Shape, head_faults
 
-SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
 _LENGTH_BYTES = 8
 
 

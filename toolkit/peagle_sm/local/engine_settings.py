@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from peagle_sm.core.environment import SPECULATIVE_CONFIG
+
 ML_ROOT = "/opt/ml"
 # Only where a path begins and where the name ends: neither /data/opt/ml nor /opt/mlflow is meant.
 _ML_PATH = re.compile(r"(?<![\w.-])/opt/ml(?![\w.-])")
@@ -142,9 +144,8 @@ def _shorten_context(local: dict[str, str], model_context: int | None) -> list[s
 
 def _mend_speculation(local: dict[str, str]) -> list[str]:
     """Take from the speculative config what needs several devices or quantised weights."""
-    name = "SM_VLLM_SPECULATIVE_CONFIG"
     try:
-        config = json.loads(local.get(name, ""))
+        config = json.loads(local.get(SPECULATIVE_CONFIG, ""))
     except ValueError:
         return []  # the engine itself says what is wrong with it
     if not isinstance(config, dict):
@@ -161,7 +162,7 @@ def _mend_speculation(local: dict[str, str]) -> list[str]:
             f"draft quantization: {config.pop('quantization')!r} is left out, as the head is not quantised"
         )
     if told:
-        local[name] = json.dumps(config, separators=(",", ":"), ensure_ascii=False)
+        local[SPECULATIVE_CONFIG] = json.dumps(config, separators=(",", ":"), ensure_ascii=False)
     return told
 
 
