@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Writes what AWS's resource schemas allow, for the types that the local CloudFormation has.
+
+The schemas are those that cfn-lint ships, so run it with the environment that has it:
+
+    .venv/bin/python scripts/lib/cfn_schemas.py
+
+The types are those of the handlers. Below AWS::SageMaker::* nested properties are kept too, since a field
+that CloudFormation lacks there is what this project must know of.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
+
+from peagle_sm.local.cloudformation.resources import schemas
+from peagle_sm.local.cloudformation.resources.registry import type_names
+
+_REGION = "us-east-1"
+_NESTED = "AWS::SageMaker::"
+
+
+def generate() -> dict[str, Any]:
+    """Give the contents of the shipped file."""
+    return {
+        "source": f"cfn-lint {version('cfn-lint')}, {_REGION}",
+        "types": {name: _described(name) for name in sorted(type_names())},
+    }
+
+
+def text() -> str:
+    """Give the shipped file: one line a type, so that a change of a schema shows as one."""
+    made = generate()
+    lines = [f"{json.dumps(name)}: {json.dumps(row, sort_keys=True)}" for name, row in made["types"].items()]
+    return f'{{"source": {json.dumps(made["source"])}, "types": {{\n' + ",\n".join(lines) + "\n}}\n"
+
+
+def _described(name: str) -> dict[str, Any]:
+    schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema(_REGION, name).schema
+    read_only = frozenset(_path(pointer) for pointer in schema.get("readOnlyProperties", []))
+    fixed = [*schema.get("createOnlyProperties", []), *schema.get("conditionalCreateOnlyProperties", [])]
+    tree = _tree(schema, schema, read_only, (), deep=name.startswith(_NESTED))
+    return {
+        "properties": tree if tree is not None else {},
+        "immutable": sorted(pointer.split("/")[2] for pointer in fixed if pointer.count("/") == 2),
+        "required": sorted(schema.get("required", [])),
+    }
+
+
+def _tree(
+    node: Mapping[str, Any],
+    schema: Mapping[str, Any],
+    read_only: frozenset[tuple[str, ...]],
+    at: tuple[str, ...],
+    *,
+    deep: bool,
+) -> dict[str, Any] | None:
+    """Give the allowed members of an object, or of each of a list's; None where anything goes."""
+    node = _resolved(node, schema)
+    if "items" in node:
+        return _tree(node["items"], schema, read_only, (*at, "*"), deep=deep)
+    if "properties" not in node:
+        return None
+    found: dict[str, Any] = {}
+    for name, member in sorted(node["properties"].items()):
+        here = (*at, name)
+        if here not in read_only:
+            found[name] = _tree(member, schema, read_only, here, deep=deep) if deep else None
+    return found
+
+
+def _resolved(node: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    while "$ref" in node:
+        target: Any = schema
+        for part in node["$ref"].removeprefix("#/").split("/"):
+            target = target[part]
+        node = target
+    return node
+
+
+def _path(pointer: str) -> tuple[str, ...]:
+    return tuple(part for part in pointer.split("/")[2:])
+
+
+if __name__ == "__main__":
+    schemas.PATH.write_text(text())
+    print(f"wrote {schemas.PATH}")

@@ -1,0 +1,112 @@
+"""What a resource handler is, and what it is given: the seam between the engine and the resource types."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+Properties = Mapping[str, Any]
+
+
+class ResourceFailure(Exception):
+    """A resource could not be made, changed or deleted; ``reason`` is what the stack's event says."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Created:
+    """A resource that stands: ``physical_id`` is what Ref gives, ``attributes`` what Fn::GetAtt gives.
+
+    After an update, another ``physical_id`` than before means that the resource was replaced (a custom
+    resource may do so by itself): the engine deletes the old one in its cleanup.
+    """
+
+    physical_id: str
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ResourceContext:
+    """What a handler may use while it works on one resource of one stack, in a worker thread.
+
+    Attributes:
+        stack_id: the stack's ARN.
+        logical_id: the resource that is being worked on.
+        request_id: one for each operation on the stack; retried calls may be told apart by it.
+        connect: gives a boto3 client of a service at our own port. Its ``read_timeout`` must outlast a
+            Lambda (15 minutes), and it must not retry.
+        tell: takes a line for the server's log.
+        pause: sleeps for so many real seconds; it raises (anything) to end the work early.
+        role_arn: the role that the stack is deployed with; None when the caller's own rights are used.
+        tags: the stack's own tags, which AWS puts on every resource that can carry them.
+    """
+
+    account: str
+    region: str
+    stack_name: str
+    stack_id: str
+    logical_id: str
+    request_id: str
+    connect: Callable[[str], Any]
+    tell: Callable[[str], None]
+    pause: Callable[[float], None]
+    partition: str = "aws"
+    role_arn: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    def client(self, service: str) -> Any:
+        """Give a boto3 client for a service at our own port."""
+        return self.connect(service)
+
+    def log(self, text: str) -> None:
+        """Say something in the server's log."""
+        self.tell(f"{self.stack_name}/{self.logical_id}: {text}")
+
+    def wait(self, seconds: float) -> None:
+        """Sleep for so many real seconds, or end early by an exception."""
+        self.pause(seconds)
+
+
+class Kind(Protocol):
+    """The three verbs of one resource type, as the modules of this package write them.
+
+    They call services through ``calls.send`` and let botocore's errors pass: the registry words them.
+    """
+
+    def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
+        """Make a resource; it must not be there yet."""
+
+    def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
+        """Change a resource in place."""
+
+    def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
+        """Delete a resource; one that is gone already is no failure."""
+
+
+class Handler(Kind, Protocol):
+    """What makes, changes and deletes resources of one type. Calls block; each may raise ResourceFailure.
+
+    ``update`` is for changes of properties that are not immutable.
+    """
+
+    @property
+    def type_name(self) -> str:
+        """For example ``AWS::S3::Bucket``."""
+
+    @property
+    def immutable(self) -> frozenset[str]:
+        """Top-level properties whose change replaces the resource."""
+
+
+def generated_name(ctx: ResourceContext, logical_id: str, longest: int, *, lower: bool = False) -> str:
+    """Make up a name as CloudFormation does: ``<stack>-<logical id>-<random>``, cut to ``longest``."""
+    tail = uuid.uuid4().hex[:12]
+    tail = tail if lower else tail.upper()
+    head = f"{ctx.stack_name}-{logical_id}"[: longest - len(tail) - 1].rstrip("-")
+    name = f"{head}-{tail}"
+    return name.lower() if lower else name

@@ -1,0 +1,53 @@
+"""Which types there are, and who handles each."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from peagle_sm.local.cloudformation.resources import metadata
+from peagle_sm.local.cloudformation.resources.base import (
+    Created,
+    Handler,
+    Kind,
+    Properties,
+    ResourceContext,
+)
+from peagle_sm.local.cloudformation.resources.calls import told_as_aws_does
+from peagle_sm.local.cloudformation.resources.schemas import immutable_properties
+
+_CUSTOM_PREFIX = "Custom::"
+
+_KINDS: dict[str, Kind] = {**metadata.KINDS}
+
+
+def type_names() -> frozenset[str]:
+    """Give every type that has a handler; ``Custom::*`` has one too."""
+    return frozenset(_KINDS)
+
+
+@cache
+def handler_for(type_name: str) -> Handler | None:
+    """Give the handler of a type; None for a type that the local CloudFormation does not have."""
+    kind = _KINDS.get(type_name)
+    return None if kind is None else _Careful(type_name, kind)
+
+
+class _Careful:
+    """A kind whose services' refusals come out as ResourceFailure, with its schema's immutable properties."""
+
+    def __init__(self, type_name: str, kind: Kind) -> None:
+        self.type_name = type_name
+        self.immutable = immutable_properties(type_name)
+        self._kind = kind
+
+    def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
+        with told_as_aws_does(ctx):
+            return self._kind.create(ctx, logical_id, properties)
+
+    def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
+        with told_as_aws_does(ctx):
+            return self._kind.update(ctx, physical_id, old, new)
+
+    def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
+        with told_as_aws_does(ctx):
+            self._kind.delete(ctx, physical_id, properties)
