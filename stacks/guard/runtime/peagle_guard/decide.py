@@ -1,0 +1,131 @@
+"""The decision about one endpoint. Pure: the same arguments give the same answer.
+
+mark -> notice -> grace -> look again -> turn off; unknown never idles; the limits of ``limits`` hold whatever the
+metrics say; what AWS refuses to delete is not tried, and is turned off as soon as it can be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from peagle_guard.decide_gone import decide_gone
+from peagle_guard.limits import Limit, next_limit
+from peagle_guard.records import (
+    BUSY,
+    Action,
+    Decision,
+    Endpoint,
+    Evidence,
+    Kind,
+    Lifecycle,
+    OffBy,
+    Record,
+    Tell,
+)
+from peagle_guard.track import track, unmarked
+
+_MINUTE = timedelta(minutes=1)
+# Turning off is tried again at the next sweep, not by a second one at the same time.
+RETRY = timedelta(minutes=4)
+
+
+def decide(
+    endpoint: Endpoint | None, lifecycle: Lifecycle, record: Record, evidence: Evidence, now: datetime
+) -> Decision:
+    """Say what to do with one endpoint of ours at ``now``; ``endpoint`` is None when it no longer exists.
+
+    The returned record is to be written (on its version) before acting.
+    """
+    if endpoint is None:
+        return decide_gone(lifecycle, record, now, RETRY)
+    record = track(endpoint, lifecycle, record, now)
+    limit = next_limit(endpoint, lifecycle, record, now)
+    decision = _decide(endpoint, lifecycle, record, evidence, now, limit)
+    return replace(decision, expires_at=limit.at)
+
+
+def _decide(
+    endpoint: Endpoint, lifecycle: Lifecycle, record: Record, evidence: Evidence, now: datetime, limit: Limit
+) -> Decision:
+    if endpoint.status == "Deleting":
+        return Decision(Action.NONE, "it is being deleted", record)
+    if endpoint.status == "Failed":
+        return _turn_off(record, OffBy.FAILED, "it failed, serves nothing and may be billed", now, told=False)
+    if now >= limit.at:
+        return _at_limit(endpoint, record, evidence, now, limit)
+    if now >= limit.warn_from and (record.warned_at is None or record.warned_at < limit.warn_from):
+        warned = replace(record, warned_at=now)
+        return Decision(
+            Action.WARN, f"its {limit.by} limit is near", warned, Tell.LIMIT_SOON, limit.by, limit.at
+        )
+    return _on_evidence(endpoint, lifecycle, record, evidence, now)
+
+
+def _at_limit(
+    endpoint: Endpoint, record: Record, evidence: Evidence, now: datetime, limit: Limit
+) -> Decision:
+    passed = f"its {limit.by} limit passed at {limit.at.isoformat(timespec='seconds')}"
+    if endpoint.status in BUSY:
+        reason = f"{passed}; AWS refuses a deletion while it is {endpoint.status}, so as soon as that ends"
+        return Decision(Action.WAIT, reason, record, off_by=limit.by)
+    if evidence.kind is Kind.TRAFFIC and now < limit.at + limit.drain:
+        until = limit.at + limit.drain
+        reason = f"{passed}; traffic drains until {until.isoformat(timespec='seconds')} at the latest"
+        return Decision(Action.WAIT, reason, record, off_by=limit.by, off_at=until)
+    told = record.warned_at is not None and record.warned_at >= limit.warn_from
+    return _turn_off(record, limit.by, passed, now, told=told)
+
+
+def _on_evidence(
+    endpoint: Endpoint, lifecycle: Lifecycle, record: Record, evidence: Evidence, now: datetime
+) -> Decision:
+    if lifecycle.scales_to_zero:
+        return Decision(Action.NONE, "idleness is left to its scaling to zero", unmarked(record))
+    if record.keep_until is not None and record.keep_until > now:
+        until = record.keep_until.isoformat(timespec="seconds")
+        return _unmark(record, f"it is kept until {until}")
+    if evidence.kind is Kind.TRAFFIC:
+        return _unmark(record, f"traffic: {evidence.detail}" if evidence.detail else "traffic")
+    if endpoint.status in BUSY:
+        return Decision(Action.NONE, f"it is {endpoint.status}", record)
+    if evidence.kind is Kind.UNKNOWN:
+        return Decision(Action.NONE, f"unknown is not idle: {evidence.detail or 'no proof'}", record)
+    return _on_quiet(lifecycle, record, evidence, now)
+
+
+def _on_quiet(lifecycle: Lifecycle, record: Record, evidence: Evidence, now: datetime) -> Decision:
+    served = record.first_in_service_at
+    if served is None or now - served < lifecycle.idle:
+        return Decision(Action.NONE, "quiet, but not yet in service for its idle time", record)
+    since, until = evidence.since, evidence.until
+    if since is None or until is None or since > now - lifecycle.idle + _MINUTE:
+        return Decision(Action.NONE, "unknown is not idle: quiet is not proven for the idle time", record)
+    if record.marked_at is None or since > record.marked_at:
+        off_at = now + lifecycle.grace
+        marked = replace(unmarked(record), quiet_since=since, marked_at=now)
+        reason = f"quiet since {since.isoformat(timespec='seconds')}"
+        return Decision(Action.MARK, reason, marked, Tell.IDLE_SOON, OffBy.IDLE, off_at)
+    off_at = record.marked_at + lifecycle.grace
+    if now < off_at:
+        reason = f"quiet; looked at again at {off_at.isoformat(timespec='seconds')}"
+        return Decision(Action.NONE, reason, record, off_at=off_at)
+    if until < off_at.replace(second=0, microsecond=0):
+        return Decision(
+            Action.NONE, "the metrics do not yet reach to the end of the grace", record, off_at=off_at
+        )
+    return _turn_off(record, OffBy.IDLE, "proven quiet twice, with the grace in between", now, told=True)
+
+
+def _unmark(record: Record, reason: str) -> Decision:
+    action = Action.NONE if record.marked_at is None else Action.UNMARK
+    return Decision(action, reason, unmarked(record))
+
+
+def _turn_off(record: Record, by: OffBy, reason: str, now: datetime, *, told: bool) -> Decision:
+    if record.off_at is not None and now - record.off_at < RETRY:
+        since = record.off_at.isoformat(timespec="seconds")
+        return Decision(Action.WAIT, f"{reason}; being turned off since {since}", record, off_by=by)
+    first = record.off_at is None
+    off = replace(record, off_at=now, off_by=by, hours_off=by is OffBy.HOURS)
+    return Decision(Action.TURN_OFF, reason, off, None if told or not first else Tell.OFF_NOW, by, now)

@@ -1,0 +1,175 @@
+"""The timetable: the hours in which an endpoint is on. Pure; daylight saving by zoneinfo.
+
+A timetable reads ``Mon-Fri 08:00-19:00 Europe/Berlin``; several ranges are joined by ``+``, the character that
+a tag's value allows: ``Mon-Fri 08:00-19:00 + Sat 10:00-14:00 Europe/Berlin``. A range that ends at or before its
+start passes midnight; 24:00 is the end of the day.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_RANGE = re.compile(
+    r"(?P<days>[A-Za-z]{3}(?:-[A-Za-z]{3})?(?:\s*,\s*[A-Za-z]{3}(?:-[A-Za-z]{3})?)*)\s+"
+    r"(?P<start>\d\d:\d\d)-(?P<end>\d\d:\d\d)"
+)
+
+
+@dataclass(frozen=True)
+class Range:
+    """Minutes of the day from ``start`` to ``end`` on ``days`` (0 is Monday); end <= start passes midnight."""
+
+    days: frozenset[int]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Timetable:
+    """Ranges of local time in one zone."""
+
+    text: str
+    ranges: tuple[Range, ...]
+    zone: ZoneInfo
+
+
+def parse(text: str) -> Timetable:
+    """Read a timetable.
+
+    Raises:
+        ValueError: it cannot be read; the message says what was found and what is allowed.
+    """
+    body, _, zone_name = text.strip().rpartition(" ")
+    try:
+        zone = ZoneInfo(zone_name)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(
+            f"hours: found {text!r}; the last word must be a time zone, as in {_EXAMPLE!r}"
+        ) from None
+    ranges = tuple(_range(part.strip(), text) for part in re.split(r"[+;]", body))
+    return Timetable(text=text, ranges=ranges, zone=zone)
+
+
+_EXAMPLE = "Mon-Fri 08:00-19:00 Europe/Berlin"
+
+
+def _range(part: str, text: str) -> Range:
+    match = _RANGE.fullmatch(part)
+    if match is None:
+        raise ValueError(f"hours: found {part!r} in {text!r}; allowed: days and hours, as in {_EXAMPLE!r}")
+    start, end = (_minutes(match[key], text) for key in ("start", "end"))
+    if start == end or start == 24 * 60:
+        raise ValueError(f"hours: {part!r} in {text!r} has no length; allowed: a start before its end")
+    return Range(frozenset(_days(match["days"], text)), start, end)
+
+
+def _minutes(clock: str, text: str) -> int:
+    hour, minute = int(clock[:2]), int(clock[3:])
+    if minute > 59 or hour * 60 + minute > 24 * 60:
+        raise ValueError(f"hours: found {clock} in {text!r}; allowed: 00:00 to 24:00")
+    return hour * 60 + minute
+
+
+def _days(words: str, text: str) -> Iterator[int]:
+    for word in words.split(","):
+        first, _, last = word.strip().partition("-")
+        try:
+            begin, end = (DAYS.index(day.capitalize()) for day in (first, last or first))
+        except ValueError:
+            raise ValueError(
+                f"hours: found the day {word.strip()!r} in {text!r}; allowed: {', '.join(DAYS)}"
+            ) from None
+        # Fri-Mon passes the end of the week.
+        yield from ((begin + step) % 7 for step in range((end - begin) % 7 + 1))
+
+
+def is_on(table: Timetable, at: datetime) -> bool:
+    """Say whether the endpoint is to be on at this moment; the end is not inside."""
+    return opening(table, at) is not None
+
+
+def opening(table: Timetable, at: datetime) -> datetime | None:
+    """When the open time in which ``at`` lies began, touching ranges joined; None outside hours."""
+    return next((start for start, end in _open_times(table, at) if start <= at < end), None)
+
+
+def closing(table: Timetable, at: datetime) -> datetime | None:
+    """When the timetable last closed, at or before ``at``; None while it is open, or if it never closed."""
+    ended = [end for start, end in _open_times(table, at) if end <= at]
+    return None if opening(table, at) is not None or not ended else max(ended)
+
+
+def next_closing(table: Timetable, at: datetime) -> datetime | None:
+    """When the open time in which ``at`` lies ends; None outside hours, and where it never ends."""
+    for start, end in _open_times(table, at):
+        if start <= at < end:
+            return None if end - at > timedelta(days=8) else end
+    return None
+
+
+def next_opening(table: Timetable, at: datetime) -> datetime | None:
+    """When the timetable next opens, after ``at``; None where it never closes."""
+    return min((start for start, _ in _open_times(table, at) if start > at), default=None)
+
+
+def _open_times(table: Timetable, at: datetime) -> list[tuple[datetime, datetime]]:
+    """The open times from a fortnight before ``at`` to a fortnight after, in UTC, joined and in order."""
+    today = at.astimezone(table.zone).date()
+    spans = sorted(
+        span
+        for offset in range(-14, 15)
+        for each in table.ranges
+        if (span := _span(table, each, today + timedelta(days=offset))) is not None
+    )
+    joined: list[tuple[datetime, datetime]] = []
+    for start, end in spans:
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _span(table: Timetable, each: Range, day: date) -> tuple[datetime, datetime] | None:
+    if day.weekday() not in each.days:
+        return None
+    ends_on = day if each.end > each.start else day + timedelta(days=1)
+    # Of an hour that comes twice, opening takes the first and closing the second: nobody is cut off early.
+    start, end = _utc(table, day, each.start, fold=0), _utc(table, ends_on, each.end, fold=1)
+    # In the hour that is left out a range may shrink to nothing.
+    return (start, end) if start < end else None
+
+
+def _utc(table: Timetable, day: date, minutes: int, *, fold: int) -> datetime:
+    """The moment of a local clock reading.
+
+    A reading in the hour that is left out in spring means the moment at which the clock jumps.
+    """
+    day += timedelta(days=minutes // (24 * 60))
+    minutes %= 24 * 60
+    local = datetime.combine(day, time(minutes // 60, minutes % 60, fold=fold), tzinfo=table.zone)
+    moment = local.astimezone(UTC)
+    if moment.astimezone(table.zone).replace(tzinfo=None) == local.replace(tzinfo=None):
+        return moment
+    # PEP 495: with fold=1 a reading in a gap takes the offset after it, with fold=0 the one before.
+    after = local.replace(fold=0).utcoffset(), local.replace(fold=1).utcoffset()
+    before_jump = local.replace(fold=1).astimezone(UTC)
+    missing = (after[1] or timedelta()) - (after[0] or timedelta())
+    return _jump(table, before_jump, before_jump + missing)
+
+
+def _jump(table: Timetable, low: datetime, high: datetime) -> datetime:
+    """The moment between ``low`` and ``high`` at which the zone's offset changes, to the second."""
+    offset = low.astimezone(table.zone).utcoffset()
+    while high - low > timedelta(seconds=1):
+        middle = low + (high - low) / 2
+        if middle.astimezone(table.zone).utcoffset() == offset:
+            low = middle
+        else:
+            high = middle
+    return high.replace(microsecond=0)
