@@ -1,0 +1,277 @@
+"""What each of the guard's roles may do, statement by statement. Plain data, so that tests can read it.
+
+The rules that hold here and that tests check: no ``*`` resource on anything that deletes or passes a role;
+a role is passed to one service, by name; what is deleted in SageMaker must carry our tag; UpdateStack
+belongs to the switch alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from peagle_sm.core import guard_names as names
+
+Statement = dict[str, Any]
+HAS_ENDPOINT_KEYS = "HasEndpointKeys"
+HAS_ENCRYPTION_KEY = "HasEncryptionKey"
+
+_OURS = {f"aws:ResourceTag/{names.MANAGED_BY_TAG}": names.MANAGED_BY_VALUE}
+_MADE_OURS = {f"aws:RequestTag/{names.MANAGED_BY_TAG}": names.MANAGED_BY_VALUE}
+
+
+def sub(text: str) -> dict[str, str]:
+    """Return CloudFormation's substitution of ``${...}`` in a text."""
+    return {"Fn::Sub": text}
+
+
+def arn(service: str, resource: str) -> dict[str, str]:
+    """Return the ARN of a resource in the stack's own account and region."""
+    return sub(f"arn:${{AWS::Partition}}:{service}:${{AWS::Region}}:${{AWS::AccountId}}:{resource}")
+
+
+def role_arn(name: str) -> dict[str, str]:
+    """Return the ARN of a role in the stack's own account."""
+    return sub(f"arn:${{AWS::Partition}}:iam::${{AWS::AccountId}}:role/{name}")
+
+
+def allow(
+    sid: str, actions: Sequence[str], resources: Sequence[Any], conditions: dict[str, Any] | None = None
+) -> Statement:
+    """Return one Allow statement."""
+    statement: Statement = {
+        "Sid": sid,
+        "Effect": "Allow",
+        "Action": list(actions),
+        "Resource": list(resources),
+    }
+    return {**statement, "Condition": conditions} if conditions else statement
+
+
+def only_if(condition: str, statement: Statement) -> dict[str, Any]:
+    """Return a statement that stands in the policy only under a condition of the template."""
+    return {"Fn::If": [condition, statement, {"Ref": "AWS::NoValue"}]}
+
+
+def pass_role(sid: str, name: str, service: str) -> Statement:
+    """Return the right to hand exactly one role to exactly one service."""
+    to_service = {"StringEquals": {"iam:PassedToService": f"{service}.amazonaws.com"}}
+    return allow(sid, ["iam:PassRole"], [role_arn(name)], to_service)
+
+
+def trust(service: str) -> dict[str, Any]:
+    """Return who may take a role: one service, and only on behalf of this account."""
+    statement: Statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": f"{service}.amazonaws.com"},
+        "Action": "sts:AssumeRole",
+    }
+    # Lambda does not send the account when it takes a function's role.
+    if service != "lambda":
+        statement["Condition"] = {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
+    return {"Version": "2012-10-17", "Statement": [statement]}
+
+
+# --- parts that several functions share ---------------------------------------------------------------
+
+_SCHEDULER_ROLE = names.scheduler_role("${AWS::Region}")
+_EXECUTION_ROLE = names.execution_role("${AWS::Region}")
+_ENDPOINTS = arn("sagemaker", "endpoint/*")
+_CONFIGS = arn("sagemaker", "endpoint-config/*")
+_MODELS = arn("sagemaker", "model/*")
+_COMPONENTS = arn("sagemaker", "inference-component/*")
+_STACKS = arn("cloudformation", f"stack/{names.ENDPOINT_STACK_PREFIX}*/*")
+_SCHEDULES = arn("scheduler", "schedule/default/peagle-*")
+_DEAD_LETTERS = arn("sqs", names.DEAD_LETTERS)
+
+
+def function_arn(name: str) -> dict[str, str]:
+    """Return the ARN of one of the guard's functions."""
+    return arn("lambda", f"function:{name}")
+
+
+def log_group(function: str) -> str:
+    """Return the name of a function's log group."""
+    return f"/aws/lambda/{function}"
+
+
+def _own_key() -> dict[str, Any]:
+    """What reading and writing the register, the topic and the queue needs when a key of the user's is set."""
+    use = allow("UseOwnKey", ["kms:Decrypt", "kms:GenerateDataKey"], [{"Ref": "EncryptionKeyArn"}])
+    return only_if(HAS_ENCRYPTION_KEY, use)
+
+
+def basics(function: str) -> list[Statement]:
+    """What every function needs: to write its log, and to leave an event that it could not handle."""
+    group = log_group(function)
+    return [
+        allow("WriteLog", ["logs:CreateLogStream", "logs:PutLogEvents"], [arn("logs", f"log-group:{group}:*")]),
+        allow("LeaveDeadLetters", ["sqs:SendMessage"], [_DEAD_LETTERS]),
+        _own_key(),
+    ]
+
+
+def _look_at_endpoints() -> list[Statement]:
+    return [
+        allow("ListEndpoints", ["sagemaker:ListEndpoints", "sagemaker:ListInferenceComponents"], ["*"]),
+        allow(
+            "DescribeEndpoints",
+            [
+                "sagemaker:DescribeEndpoint",
+                "sagemaker:DescribeEndpointConfig",
+                "sagemaker:DescribeInferenceComponent",
+                "sagemaker:ListTags",
+            ],
+            [_ENDPOINTS, _CONFIGS, _COMPONENTS],
+        ),
+    ]
+
+
+def _use_register() -> Statement:
+    actions = ("GetItem", "BatchGetItem", "Query", "Scan", "PutItem", "UpdateItem", "DeleteItem")
+    return allow(
+        "UseRegister", [f"dynamodb:{name}" for name in actions], [arn("dynamodb", f"table/{names.TABLE}")]
+    )
+
+
+def _tell() -> Statement:
+    return allow("TellPeople", ["sns:Publish"], [arn("sns", names.TOPIC)])
+
+
+def _delete_ours() -> list[Statement]:
+    return [
+        allow(
+            "DeleteOurs",
+            ["sagemaker:DeleteEndpoint", "sagemaker:DeleteInferenceComponent"],
+            [_ENDPOINTS, _COMPONENTS],
+            {"StringEquals": _OURS},
+        )
+    ]
+
+
+def _grant_volume_key() -> dict[str, Any]:
+    """Whoever creates an endpoint with an encrypted volume lets SageMaker use the key, and nobody else."""
+    statement = allow(
+        "GrantVolumeKey",
+        ["kms:CreateGrant", "kms:DescribeKey"],
+        [],
+        {"Bool": {"kms:GrantIsForAWSResource": "true"}},
+    )
+    return only_if(HAS_ENDPOINT_KEYS, {**statement, "Resource": {"Ref": "EndpointKeyArns"}})
+
+
+# --- one role after the other -------------------------------------------------------------------------
+
+
+def sweeper() -> list[Statement]:
+    """It looks and decides. It deletes nothing: it asks the switch."""
+    return [
+        *basics(names.SWEEPER),
+        *_look_at_endpoints(),
+        allow("FindOurs", ["tag:GetResources"], ["*"]),
+        allow("ReadMetrics", ["cloudwatch:GetMetricData"], ["*"]),
+        allow("FindOwner", ["cloudformation:DescribeStacks"], [_STACKS]),
+        allow("SeeLifetimes", ["scheduler:GetSchedule"], [_SCHEDULES]),
+        _use_register(),
+        _tell(),
+        allow(
+            "AskToAct",
+            ["lambda:InvokeFunction"],
+            [function_arn(names.SWITCH), function_arn(names.LIFETIME_PROVIDER)],
+        ),
+    ]
+
+
+def switch() -> list[Statement]:
+    """It turns off and on: a stack by its parameter, an endpoint without a stack by deleting it.
+
+    UpdateStack with another template address or another role is not covered: both must be absent from the
+    request. CloudFormation acts with the role that the stack was made with, so no PassRole is needed.
+    """
+    unchanged = {"Null": {"cloudformation:TemplateUrl": "true", "cloudformation:RoleArn": "true"}}
+    return [
+        *basics(names.SWITCH),
+        *_look_at_endpoints(),
+        allow("TurnStack", ["cloudformation:UpdateStack"], [_STACKS], unchanged),
+        allow(
+            "SeeStack",
+            [
+                "cloudformation:DescribeStacks",
+                "cloudformation:DescribeStackEvents",
+                "cloudformation:DescribeStackResources",
+                "cloudformation:ListStackResources",
+            ],
+            [_STACKS],
+        ),
+        *_delete_ours(),
+        allow(
+            "ForgetScaling",
+            ["application-autoscaling:DeregisterScalableTarget"],
+            [arn("application-autoscaling", "scalable-target/*")],
+            {"StringEquals": {"application-autoscaling:service-namespace": "sagemaker"}},
+        ),
+        allow("SeeScaling", ["application-autoscaling:DescribeScalableTargets"], ["*"]),
+        allow("EndLifetimes", ["scheduler:GetSchedule", "scheduler:DeleteSchedule"], [_SCHEDULES]),
+        _use_register(),
+        _tell(),
+    ]
+
+
+def model_provider() -> list[Statement]:
+    """It makes the models that CloudFormation cannot describe, tagged as ours, with the one shared role."""
+    tagging = {"sagemaker:TaggingAction": "CreateModel"}
+    return [
+        *basics(names.MODEL_PROVIDER),
+        allow("MakeModel", ["sagemaker:CreateModel"], [_MODELS], {"StringEquals": _MADE_OURS}),
+        allow("TagNewModel", ["sagemaker:AddTags"], [_MODELS], {"StringEquals": {**tagging, **_MADE_OURS}}),
+        allow("SeeModel", ["sagemaker:DescribeModel", "sagemaker:ListTags"], [_MODELS]),
+        allow("DeleteOurModel", ["sagemaker:DeleteModel"], [_MODELS], {"StringEquals": _OURS}),
+        pass_role("PassExecutionRole", _EXECUTION_ROLE, "sagemaker"),
+    ]
+
+
+def lifetime_provider() -> list[Statement]:
+    """It arms and removes dead-man's switches, and wakes an endpoint that has no stack."""
+    tagging = {"sagemaker:TaggingAction": "CreateEndpoint"}
+    return [
+        *basics(names.LIFETIME_PROVIDER),
+        allow(
+            "ArmLifetimes",
+            [
+                "scheduler:CreateSchedule",
+                "scheduler:GetSchedule",
+                "scheduler:UpdateSchedule",
+                "scheduler:DeleteSchedule",
+            ],
+            [_SCHEDULES],
+        ),
+        pass_role("PassSchedulerRole", _SCHEDULER_ROLE, "scheduler"),
+        allow("WakeEndpoint", ["sagemaker:CreateEndpoint"], [_ENDPOINTS], {"StringEquals": _MADE_OURS}),
+        allow("WakeFromOurConfig", ["sagemaker:CreateEndpoint"], [_CONFIGS], {"StringEquals": _OURS}),
+        allow(
+            "TagNewEndpoint", ["sagemaker:AddTags"], [_ENDPOINTS], {"StringEquals": {**tagging, **_MADE_OURS}}
+        ),
+        _grant_volume_key(),
+        *_look_at_endpoints()[1:],
+        _use_register(),
+        _tell(),
+    ]
+
+
+def schedule_role() -> list[Statement]:
+    """The dead-man's switch: it works when every function of ours fails."""
+    return [
+        *_delete_ours(),
+        allow("AskSwitch", ["lambda:InvokeFunction"], [function_arn(names.SWITCH)]),
+        allow("LeaveDeadLetters", ["sqs:SendMessage"], [_DEAD_LETTERS]),
+        _own_key(),
+    ]
+
+
+def sweep_role() -> list[Statement]:
+    """What the sweep's own schedule may do."""
+    return [
+        allow("Sweep", ["lambda:InvokeFunction"], [function_arn(names.SWEEPER)]),
+        allow("LeaveDeadLetters", ["sqs:SendMessage"], [_DEAD_LETTERS]),
+        _own_key(),
+    ]
