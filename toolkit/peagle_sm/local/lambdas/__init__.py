@@ -1,1 +1,12 @@
-"""Lambda functions that run their deployed code in an interpreter of their own."""
+"""Lambda functions that run their deployed code in an interpreter of their own.
+
+For the assembly: ``lambdas = Lambdas(moto=…, clock=…, url="http://localhost:PORT", directory=…)``,
+``lambdas.open()`` once moto is loaded, ``await lambdas.close()`` at the end. The front gives requests for
+which ``InvokeApi(lambdas).takes(request)`` to its ``handle``. The scheduler takes ``lambdas`` itself.
+"""
+
+from peagle_sm.local.lambdas.front import InvokeApi
+from peagle_sm.local.lambdas.runner import Outcome
+from peagle_sm.local.lambdas.service import Lambdas
+
+__all__ = ["InvokeApi", "Lambdas", "Outcome"]

@@ -1,0 +1,126 @@
+"""Lambda's Invoke: who may run now, what is told of it, and what becomes of asynchronous events."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from peagle_sm.local.clock import LocalClock
+from peagle_sm.local.control import ApiError
+from peagle_sm.local.lambdas.events import Event, EventQueue
+from peagle_sm.local.lambdas.letters import Letters
+from peagle_sm.local.lambdas.records import Function, Functions
+from peagle_sm.local.lambdas.rules import lay_lambda_rules
+from peagle_sm.local.lambdas.runner import Outcome, Runner
+from peagle_sm.local.lambdas.telling import Teller
+from peagle_sm.local.moto_side import Moto
+
+log = logging.getLogger(__name__)
+
+
+class Lambdas:
+    """The functions of one server. Everything but ``open`` runs in the server's loop."""
+
+    def __init__(self, *, moto: Moto, clock: LocalClock, url: str, directory: Path) -> None:
+        """Take moto, whose functions these are, the server's URL, and a folder for unpacked code."""
+        self._functions = Functions(moto)
+        self._runner = Runner(directory=directory, environment=_environment(url, moto.region))
+        self._teller = Teller(moto, clock)
+        self._running: Counter[str] = Counter()
+        self._queue = EventQueue(clock=clock, attempt=self._attempt, give_up=Letters(moto, clock).give_up)
+
+    def open(self) -> None:
+        """Lay our rules over moto's Lambda; call it once moto is loaded, from any thread."""
+        lay_lambda_rules()
+
+    async def close(self) -> None:
+        """End every invocation."""
+        await self._queue.close()
+
+    async def invoke(self, name_or_arn: str, event: Any) -> Outcome:
+        """Run a function and wait for its end ("RequestResponse"): its own error is an Outcome, too.
+
+        Raises:
+            ApiError: there is no such function (404), or it is at its reserved concurrency (429).
+        """
+        return await self._run(self._functions.find(name_or_arn), event)
+
+    def send(self, name_or_arn: str, event: Any) -> None:
+        """Run a function soon ("Event"), with retries; what fails in the end goes to its dead letters.
+
+        Raises:
+            ApiError: there is no such function (404).
+        """
+        self._queue.add(self._functions.find(name_or_arn), event)
+
+    def check(self, name_or_arn: str) -> None:
+        """Do nothing but look ("DryRun"); raises ApiError when there is no such function."""
+        self._functions.find(name_or_arn)
+
+    def due(self) -> datetime | None:
+        """When the next asynchronous event is to be tried, by the local clock; None when none waits."""
+        return self._queue.due()
+
+    def start_due(self) -> None:
+        """Begin every asynchronous event that is due by now."""
+        self._queue.start_due()
+
+    async def settle(self) -> None:
+        """Wait until no asynchronous event is being tried; those that wait for a retry still wait."""
+        await self._queue.settle()
+
+    async def _attempt(self, event: Event) -> Outcome:
+        # The function may have been changed or deleted since the event was accepted.
+        return await self._run(self._functions.find(event.function.arn), event.payload)
+
+    async def _run(self, function: Function, event: Any) -> Outcome:
+        if function.reserved is not None and self._running[function.name] >= function.reserved:
+            self._teller.throttled(function)
+            raise ApiError("TooManyRequestsException", "Rate Exceeded.", 429)
+        self._running[function.name] += 1
+        began = self._teller.began(function)
+        try:
+            outcome = await self._runner.run(function, event)
+        finally:
+            self._running[function.name] -= 1
+        self._teller.ended(function, began, outcome)
+        if outcome.error is not None:
+            log.warning(
+                "function %s failed: %s", function.name, outcome.payload.decode(errors="replace")[:500]
+            )
+        return outcome
+
+
+def _environment(url: str, region: str) -> Mapping[str, str]:
+    return {
+        "AWS_REGION": region,
+        "AWS_DEFAULT_REGION": region,
+        "AWS_ACCESS_KEY_ID": "local",
+        "AWS_SECRET_ACCESS_KEY": "local",
+        "AWS_ENDPOINT_URL": url,
+        "AWS_ENDPOINT_URL_S3": url,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        # The user's own account stays out of reach.
+        "AWS_CONFIG_FILE": "/dev/null",
+        "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+        "PEAGLE_LOCAL_CLOCK_URL": f"{url}/_peagle/clock",
+    }
+
+
+def parsed(body: bytes) -> Any:
+    """Read an invocation's payload; nothing at all is an empty object.
+
+    Raises:
+        ApiError: it is not JSON.
+    """
+    try:
+        return json.loads(body) if body.strip() else {}
+    except ValueError as error:
+        raise ApiError(
+            "InvalidRequestContentException", f"Could not parse request body into json: {error}", 400
+        ) from error
