@@ -1,7 +1,8 @@
 """What an endpoint has cost so far, by the price in its tags. Pure; US dollars and hours.
 
-The price (``peagle-sm:usd-per-hour``) is that of the plan, for the number of instances that the endpoint was first
-seen with; more or fewer instances cost in proportion. AWS's bill is the truth: this is an estimate to stop by.
+The price (``peagle-sm:usd-per-hour``) is that of the plan, for the number of instances that the endpoint was
+first seen with; more or fewer instances cost in proportion. AWS's bill is the truth: this is an estimate to
+stop by.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The decision about one endpoint. Pure: the same arguments give the same answer.
 
-mark -> notice -> grace -> look again -> turn off; unknown never idles; the limits of ``limits`` hold whatever the
-metrics say; what AWS refuses to delete is not tried, and is turned off as soon as it can be.
+mark -> notice -> grace -> look again -> turn off; unknown never idles; the limits of ``limits`` hold whatever
+the metrics say; what AWS refuses to delete is not tried, and is turned off as soon as it can be.
 """
 
 from __future__ import annotations

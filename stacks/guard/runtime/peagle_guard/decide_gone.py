@@ -1,4 +1,4 @@
-"""The decision about an endpoint that no longer exists: is it settled, and does the timetable wake it? Pure."""
+"""The decision about an endpoint that no longer exists: is it settled, is it woken by its hours? Pure."""
 
 from __future__ import annotations
 

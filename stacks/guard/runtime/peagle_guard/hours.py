@@ -1,8 +1,8 @@
 """The timetable: the hours in which an endpoint is on. Pure; daylight saving by zoneinfo.
 
-A timetable reads ``Mon-Fri 08:00-19:00 Europe/Berlin``; several ranges are joined by ``+``, the character that
-a tag's value allows: ``Mon-Fri 08:00-19:00 + Sat 10:00-14:00 Europe/Berlin``. A range that ends at or before its
-start passes midnight; 24:00 is the end of the day.
+A timetable reads ``Mon-Fri 08:00-19:00 Europe/Berlin``; several ranges are joined by ``+``, a character that
+a tag's value allows: ``Mon-Fri 08:00-19:00 + Sat 10:00-14:00 Europe/Berlin``. A range that ends at or before
+its start passes midnight; 24:00 is the end of the day.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RANGE = re.compile(
 
 @dataclass(frozen=True)
 class Range:
-    """Minutes of the day from ``start`` to ``end`` on ``days`` (0 is Monday); end <= start passes midnight."""
+    """Minutes of the day from ``start`` to ``end`` on ``days`` (0 is Monday); an end <= start is tomorrow's."""
 
     days: frozenset[int]
     start: int

@@ -1,7 +1,8 @@
 """The limits that hold whatever the metrics say: the lifetime, the budget, the end of the hours. Pure.
 
 The rule of the drain: where traffic is still flowing at a limit, the sweeper waits ``DRAIN`` and no longer
-(at the end of the hours: the endpoint's grace). The dead-man's schedule does not wait at all: it knows no metrics.
+(at the end of the hours: the endpoint's grace). The dead-man's schedule does not wait: it knows no
+metrics.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Limit:
 
 
 def expires_at(endpoint: Endpoint, lifecycle: Lifecycle, record: Record) -> datetime:
-    """Return the end of the lifetime: creation plus the tag's hours, or what ``keep`` wrote if that is later."""
+    """Return the end of the lifetime: creation plus the tag's hours, or what ``keep`` wrote, if later."""
     ends = endpoint.created_at + lifecycle.max_lifetime
     return ends if record.expires_at is None else max(ends, record.expires_at)
 
@@ -56,8 +57,8 @@ def next_limit(endpoint: Endpoint, lifecycle: Lifecycle, record: Record, now: da
 def _closes_at(endpoint: Endpoint, lifecycle: Lifecycle, record: Record, now: datetime) -> datetime | None:
     """The closing that counts: the coming one, or the last one if the endpoint was there before it.
 
-    What somebody turned on outside the hours stays until the next closing: a hand overrides the timetable until
-    its next change. A lease holds the closing off.
+    What somebody turned on outside the hours stays until the next closing: a hand overrides the timetable
+    until its next change. A lease holds the closing off.
     """
     if lifecycle.hours is None:
         return None

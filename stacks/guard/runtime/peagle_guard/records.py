@@ -67,7 +67,7 @@ class OffBy(StrEnum):
 
 @dataclass(frozen=True)
 class Record:
-    """What the register remembers of one endpoint name. ``version`` counts its writes; 0 is not yet written."""
+    """What the register remembers of one endpoint name. ``version`` counts its writes; 0: none yet."""
 
     name: str
     arn: str = ""

@@ -10,7 +10,7 @@ from peagle_guard.records import Endpoint, Lifecycle, Record
 
 
 def track(endpoint: Endpoint, lifecycle: Lifecycle, record: Record, now: datetime) -> Record:
-    """Return the record of this endpoint as seen at ``now``; an endpoint of another creation starts afresh."""
+    """Return the record of this endpoint as seen at ``now``; one of another creation starts afresh."""
     if record.created_at != endpoint.created_at:
         record = _begun(endpoint, record)
     record = replace(record, stack=lifecycle.stack or "")
@@ -56,7 +56,7 @@ def _counted(instances: int, lifecycle: Lifecycle, record: Record, now: datetime
 
 
 def _configured(endpoint: Endpoint, record: Record) -> Record:
-    """Note what was described. Another configuration was deployed by somebody: the idle clock starts again."""
+    """Note what was described. Another configuration is a new deploy: the idle clock starts again."""
     if record.config_name not in ("", endpoint.config_name):
         record = replace(unmarked(record), first_in_service_at=None)
     return replace(

@@ -1,0 +1,114 @@
+"""What a sweep asks of AWS: one method per call, so that a fake can stand in and calls can be counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, Protocol, TypeVar
+
+from peagle_guard.records import Endpoint, Record
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Page(Generic[T]):
+    """One page of a list, and the token of the next one."""
+
+    items: tuple[T, ...]
+    token: str | None = None
+
+
+@dataclass(frozen=True)
+class Component:
+    """One inference component, and the endpoint it blocks."""
+
+    name: str
+    endpoint: str
+    variant: str
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """The tags of one endpoint as the tagging API knows them; they may lag behind."""
+
+    arn: str
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Query:
+    """One metric by minute; ``id`` begins with a small letter."""
+
+    id: str
+    namespace: str
+    metric: str
+    dimensions: tuple[tuple[str, str], ...]
+    stat: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """Data points of one query on one page; ``whole`` is False when CloudWatch failed or gave a part."""
+
+    id: str
+    points: Mapping[datetime, float]
+    whole: bool = True
+
+
+class Register(Protocol):
+    """The guard's memory. Each write is conditional on the version that was read."""
+
+    def scan(self, token: str | None) -> Page[Record]:
+        """Return a page of all records."""
+
+    def get(self, name: str) -> Record:
+        """Read one record consistently; an empty one of version 0 where there is none."""
+
+    def put(self, record: Record, now: datetime) -> bool:
+        """Write the record as version + 1; False when somebody wrote since it was read."""
+
+    def lock(self, now: datetime, until: datetime) -> bool:
+        """Take the sweep's lock; False while another sweep holds it."""
+
+    def unlock(self, now: datetime) -> None:
+        """Give the lock back, and note that the sweep was finished."""
+
+
+class Aws(Protocol):
+    """AWS as a sweep sees it. Every method but ``register`` and ``calls`` is one call, and may raise."""
+
+    @property
+    def register(self) -> Register:
+        """The guard's memory."""
+
+    @property
+    def calls(self) -> Mapping[str, int]:
+        """How often each operation was called."""
+
+    def list_endpoints(self, token: str | None) -> Page[Endpoint]:
+        """ListEndpoints, 100 a page; without what only a description tells."""
+
+    def describe_endpoint(self, name: str) -> Endpoint | None:
+        """DescribeEndpoint; None where there is none of that name."""
+
+    def list_components(self, token: str | None) -> Page[Component]:
+        """ListInferenceComponents of all endpoints, 100 a page."""
+
+    def tagged_endpoints(self, token: str | None) -> Page[Tagged]:
+        """The tagging API's GetResources for endpoints with our tag, 100 a page."""
+
+    def endpoint_tags(self, arn: str) -> Mapping[str, str]:
+        """ListTags: the truth about one endpoint's tags."""
+
+    def metric_data(
+        self, queries: Sequence[Query], start: datetime, end: datetime, token: str | None
+    ) -> Page[Result]:
+        """GetMetricData by minute, at most 500 queries."""
+
+    def invoke(self, function: str, event: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Invoke a Lambda and return its answer; raises when the function failed."""
+
+    def publish(self, subject: str, text: str) -> None:
+        """Send a notice to the topic."""

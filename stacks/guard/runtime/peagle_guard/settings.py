@@ -1,0 +1,92 @@
+"""The environment of the Lambdas, read and checked once; and what time it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+_REQUIRED = {
+    "PEAGLE_TABLE": "table",
+    "PEAGLE_TOPIC_ARN": "topic_arn",
+    "PEAGLE_SWITCH_FUNCTION": "switch_function",
+    "PEAGLE_LIFETIME_FUNCTION": "lifetime_function",
+    "PEAGLE_SCHEDULER_ROLE_ARN": "scheduler_role_arn",
+    "PEAGLE_DEAD_LETTERS_ARN": "dead_letters_arn",
+}
+_SWEEP = "PEAGLE_SWEEP_MINUTES"
+_CLOCK = "PEAGLE_LOCAL_CLOCK_URL"
+
+
+class SettingsError(Exception):
+    """The Lambda's environment is not what the guard's stack writes."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the guard's stack tells its Lambdas. ``clock_url`` is only ever set by the local SageMaker."""
+
+    table: str
+    topic_arn: str
+    switch_function: str
+    lifetime_function: str
+    scheduler_role_arn: str
+    dead_letters_arn: str
+    sweep_minutes: int = 5
+    clock_url: str | None = None
+
+
+def load(environment: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings from the environment.
+
+    Raises:
+        SettingsError: a variable is missing or cannot be read.
+    """
+    found = os.environ if environment is None else environment
+    missing = [name for name in _REQUIRED if not found.get(name)]
+    if missing:
+        raise SettingsError(f"not set: {', '.join(missing)}. Deploy PeagleGuard again: its stack sets them.")
+    minutes = found.get(_SWEEP) or "5"
+    if not minutes.isdecimal() or not 1 <= int(minutes) <= 60:
+        raise SettingsError(f"{_SWEEP}: found {minutes!r}; allowed: 1 to 60. Deploy PeagleGuard again.")
+    return Settings(
+        **{field: found[name] for name, field in _REQUIRED.items()},
+        sweep_minutes=int(minutes),
+        clock_url=found.get(_CLOCK) or None,
+    )
+
+
+def time_of(event: Mapping[str, object]) -> datetime | None:
+    """Return the time that an event carries (aware, UTC); None where it carries none that can be read."""
+    text = event.get("time")
+    if not isinstance(text, str):
+        return None
+    try:
+        return parse_time(text)
+    except ValueError:
+        return None
+
+
+def parse_time(text: str) -> datetime:
+    """Read an ISO time; without an offset it is UTC.
+
+    Raises:
+        ValueError: it is none.
+    """
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def now(settings: Settings) -> datetime:
+    """Return the present for what carries no time (custom resources): the system's clock.
+
+    The local SageMaker has a clock of its own, on which its schedules run; there it says where to ask.
+    """
+    if settings.clock_url is None:
+        return datetime.now(UTC)
+    # The local SageMaker's own address, set by its server; AWS never sets it.
+    with urllib.request.urlopen(settings.clock_url, timeout=10) as answer:
+        return parse_time(str(json.load(answer)["now"]))
