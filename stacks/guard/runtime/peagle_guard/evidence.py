@@ -1,8 +1,8 @@
 """From data points to traffic, quiet or unknown. Pure.
 
-``Invocations`` is sparse: its absence proves nothing by itself. Quiet is proven only where the utilisation of every
-variant and component shows that metrics are flowing, over the whole window, while Invocations and the concurrent
-requests are absent or 0. Traffic anywhere is traffic.
+``Invocations`` is sparse: its absence proves nothing by itself. Quiet is proven only where the utilisation of
+every variant and component shows that metrics are flowing, over the whole window, while Invocations and the
+concurrent requests are absent or 0. Traffic anywhere is traffic.
 """
 
 from __future__ import annotations

@@ -1,28 +1,26 @@
 """The timetable: the hours in which an endpoint is on. Pure; daylight saving by zoneinfo.
 
-A timetable reads ``Mon-Fri 08:00-19:00 Europe/Berlin``; several ranges are joined by ``+``, a character that
-a tag's value allows: ``Mon-Fri 08:00-19:00 + Sat 10:00-14:00 Europe/Berlin``. A range that ends at or before
-its start passes midnight; 24:00 is the end of the day.
+The tag ``peagle-sm:hours`` holds groups of days and times, and the time zone last, parted by blanks:
+``Mon-Thu 08:00-19:00 Fri 08:00-15:00 Europe/Berlin``. A day after a time begins a new group; times without days are
+every day's. A time that ends at or before its start ends on the next day; 24:00 is the end of the day.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_RANGE = re.compile(
-    r"(?P<days>[A-Za-z]{3}(?:-[A-Za-z]{3})?(?:\s*,\s*[A-Za-z]{3}(?:-[A-Za-z]{3})?)*)\s+"
-    r"(?P<start>\d\d:\d\d)-(?P<end>\d\d:\d\d)"
-)
+_DAY_MINUTES = 24 * 60
+_EXAMPLE = "Mon-Fri 08:00-19:00 Europe/Berlin"
+_TIMES = re.compile(r"(\d\d):(\d\d)-(\d\d):(\d\d)")
 
 
 @dataclass(frozen=True)
 class Range:
-    """Minutes of the day from ``start`` to ``end`` on ``days`` (0 is Monday); an end <= start is tomorrow's."""
+    """Minutes of the day from ``start`` to ``end`` on ``days`` (0 is Monday); end <= start is the next day."""
 
     days: frozenset[int]
     start: int
@@ -44,48 +42,42 @@ def parse(text: str) -> Timetable:
     Raises:
         ValueError: it cannot be read; the message says what was found and what is allowed.
     """
-    body, _, zone_name = text.strip().rpartition(" ")
+    *words, zone_name = text.split() or [""]
     try:
         zone = ZoneInfo(zone_name)
     except (KeyError, ValueError, OSError):
-        raise ValueError(
-            f"hours: found {text!r}; the last word must be a time zone, as in {_EXAMPLE!r}"
-        ) from None
-    ranges = tuple(_range(part.strip(), text) for part in re.split(r"[+;]", body))
-    return Timetable(text=text, ranges=ranges, zone=zone)
+        raise ValueError(f"found {text!r}; the last word must be a time zone, as in {_EXAMPLE!r}") from None
+    ranges: list[Range] = []
+    days: set[int] = set()
+    fresh = True
+    for word in words:
+        if _TIMES.fullmatch(word):
+            ranges.append(_range(word, frozenset(days or range(7))))
+            fresh = False
+        else:
+            days = _days(word) | (days if fresh else set())
+            fresh = True
+    if fresh:
+        raise ValueError(f"found {text!r}; times must stand before the time zone, as in {_EXAMPLE!r}")
+    return Timetable(text=text, ranges=tuple(ranges), zone=zone)
 
 
-_EXAMPLE = "Mon-Fri 08:00-19:00 Europe/Berlin"
+def _range(word: str, days: frozenset[int]) -> Range:
+    hour, minute, end_hour, end_minute = (int(part) for part in word.replace("-", ":").split(":"))
+    start, end = hour * 60 + minute, end_hour * 60 + end_minute
+    if max(minute, end_minute) > 59 or start >= _DAY_MINUTES or end > _DAY_MINUTES or start == end:
+        raise ValueError(f"found {word!r}; allowed: times from 00:00 to 24:00, start and end not the same")
+    return Range(days, start, end)
 
 
-def _range(part: str, text: str) -> Range:
-    match = _RANGE.fullmatch(part)
-    if match is None:
-        raise ValueError(f"hours: found {part!r} in {text!r}; allowed: days and hours, as in {_EXAMPLE!r}")
-    start, end = (_minutes(match[key], text) for key in ("start", "end"))
-    if start == end or start == 24 * 60:
-        raise ValueError(f"hours: {part!r} in {text!r} has no length; allowed: a start before its end")
-    return Range(frozenset(_days(match["days"], text)), start, end)
-
-
-def _minutes(clock: str, text: str) -> int:
-    hour, minute = int(clock[:2]), int(clock[3:])
-    if minute > 59 or hour * 60 + minute > 24 * 60:
-        raise ValueError(f"hours: found {clock} in {text!r}; allowed: 00:00 to 24:00")
-    return hour * 60 + minute
-
-
-def _days(words: str, text: str) -> Iterator[int]:
-    for word in words.split(","):
-        first, _, last = word.strip().partition("-")
-        try:
-            begin, end = (DAYS.index(day.capitalize()) for day in (first, last or first))
-        except ValueError:
-            raise ValueError(
-                f"hours: found the day {word.strip()!r} in {text!r}; allowed: {', '.join(DAYS)}"
-            ) from None
-        # Fri-Mon passes the end of the week.
-        yield from ((begin + step) % 7 for step in range((end - begin) % 7 + 1))
+def _days(word: str) -> set[int]:
+    first, _, last = word.partition("-")
+    try:
+        begin, end = DAYS.index(first), DAYS.index(last or first)
+    except ValueError:
+        raise ValueError(f"found {word!r}; allowed: {', '.join(DAYS)} or a range of them") from None
+    # Fri-Mon passes the end of the week.
+    return {(begin + step) % 7 for step in range((end - begin) % 7 + 1)}
 
 
 def is_on(table: Timetable, at: datetime) -> bool:
