@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""The CDK app: the guard, and one stack for each spec of `-c spec=…`. No AWS call, no Docker, no clock."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+import jsii
+from aws_cdk import App, Environment
+
+from peagle_sm.core.errors import PeagleError
+from stacks.endpoint_stack import EndpointStack
+from stacks.planning import DEFAULT_REGION, plan_for
+from stacks.specs import read_context
+
+
+def build(app: App, environment: Mapping[str, str]) -> None:
+    """Add the stacks that the app's context asks for; the CDK names its region in ``environment``.
+
+    Raises:
+        PeagleError: the context or a spec is not acceptable.
+    """
+    wanted = read_context(app.node.get_all_context())
+    region = environment.get("CDK_DEFAULT_REGION") or DEFAULT_REGION
+    plans = [plan_for(spec, region, wanted.stand_ins) for spec in wanted.specs]
+    from stacks.guard.guard_stack import GuardStack
+
+    guard = GuardStack(app, "PeagleGuard", env=Environment(region=wanted.region))
+    for plan in plans:
+        EndpointStack(app, plan).add_stack_dependency(guard, "it imports the guard's exports")
+
+
+def main() -> int:
+    """Synthesise; what is wrong is told in one line."""
+    try:
+        app = App(analytics_reporting=False)
+        build(app, os.environ)
+        app.synth()
+    except PeagleError as error:
+        parts = [error.message, error.next_step or ""]
+        print("error: " + " ".join(" ".join(parts).split()), file=sys.stderr)
+        return error.exit_code
+    except jsii.errors.JSIIError as error:
+        first = next(iter(str(error).strip().splitlines()), "")
+        print(f"error: the CDK refuses the stacks: {first}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

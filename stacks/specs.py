@@ -1,0 +1,142 @@
+"""What `cdk -c` may say, and the specs it names. Reads files; calls nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.spec import EndpointSpec, load_spec
+from peagle_sm.core.wording import show, suggest
+
+KEYS = {
+    "spec": "spec files, separated by commas, or a folder of them",
+    "email": "an address that the alarms of these endpoints write to",
+    "stand_ins": "in cdk.json: where image and weights of the small stand-in models lie",
+}
+# The CDK command line's own keys carry a colon, a slash or an @; this one does not.
+_THE_CDKS = frozenset({"acknowledged-issue-numbers"})
+_EMAIL = re.compile(r"[^@\s,]+@[^@\s,]+\.[^@\s,]+")
+
+
+@dataclass(frozen=True)
+class StandIns:
+    """Addresses of the small stand-in weights and of the image that runs them (`cdk.json`)."""
+
+    image_uris: Mapping[str, str] = field(default_factory=dict)
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What one run of the app is asked for."""
+
+    specs: tuple[EndpointSpec, ...]
+    email: str | None
+    stand_ins: StandIns
+
+    @property
+    def region(self) -> str | None:
+        """The one region that the specs name; None leaves it to the command line."""
+        return next((spec.placement.region for spec in self.specs if spec.placement.region), None)
+
+
+def read_context(context: Mapping[str, Any]) -> Wanted:
+    """Read the context of an app.
+
+    Raises:
+        SpecError: an unknown key, a spec that cannot be read, two specs of one name, several regions.
+    """
+    _only_known_keys(context)
+    files = _files(context["spec"]) if "spec" in context else []
+    specs = [(path, load_spec(path)) for path in files]
+    _one_of_each_name(specs)
+    _one_region(specs)
+    return Wanted(
+        tuple(spec for _, spec in specs), _email(context.get("email")), _stand_ins(context.get("stand_ins"))
+    )
+
+
+def _only_known_keys(context: Mapping[str, Any]) -> None:
+    for key in context:
+        of_the_cdk = key.startswith("@") or ":" in key or "/" in key or key in _THE_CDKS
+        if not of_the_cdk and key not in KEYS:
+            raise SpecError(
+                f"context key {key!r} is not known; allowed: {', '.join(sorted(KEYS))}.{suggest(key, KEYS)}",
+                next_step=f"Remove -c {key}=… or correct it (it may also stand in cdk.json).",
+            )
+
+
+def _files(value: Any) -> list[Path]:
+    names = [name.strip() for name in value.split(",")] if isinstance(value, str) else []
+    if not names or not all(names):
+        raise SpecError(
+            f"context key 'spec': found {show(value)}; allowed: {KEYS['spec']}",
+            next_step="Give -c spec=peagle.yaml.",
+        )
+    return [path for name in names for path in _expanded(Path(name))]
+
+
+def _expanded(path: Path) -> Iterable[Path]:
+    if not path.is_dir():
+        return [path]
+    found = sorted(item for item in path.iterdir() if item.suffix in (".yaml", ".yml"))
+    if not found:
+        raise SpecError(
+            f"{path}: the folder has no spec; allowed: files that end in .yaml or .yml",
+            next_step="Name another folder, or write a spec with `peagle-sm init`.",
+        )
+    return found
+
+
+def _one_of_each_name(specs: Sequence[tuple[Path, EndpointSpec]]) -> None:
+    seen: dict[str, Path] = {}
+    for path, spec in specs:
+        if spec.name in seen:
+            raise SpecError(
+                f"name: {spec.name!r} is the name in both {seen[spec.name]} and {path}; "
+                "allowed: one spec for each name",
+                next_step="Rename one of the two endpoints.",
+            )
+        seen[spec.name] = path
+
+
+def _one_region(specs: Sequence[tuple[Path, EndpointSpec]]) -> None:
+    regions = {spec.placement.region: path for path, spec in specs if spec.placement.region}
+    if len(regions) > 1:
+        told = ", ".join(f"{region} in {path}" for region, path in sorted(regions.items()))
+        raise SpecError(
+            f"placement.region: found {told}; allowed: one region in one run, since each has its own guard",
+            next_step="Run cdk once for each region.",
+        )
+
+
+def _email(value: Any) -> str | None:
+    if value is None or (isinstance(value, str) and _EMAIL.fullmatch(value)):
+        return value
+    raise SpecError(
+        f"context key 'email': found {show(value)}; allowed: one address such as team@example.com",
+        next_step="Correct -c email=….",
+    )
+
+
+def _stand_ins(value: Any) -> StandIns:
+    if value is None:
+        return StandIns()
+    parts = ("image_uris", "artifacts")
+    if not isinstance(value, dict) or set(value) - set(parts):
+        raise SpecError(
+            f"context key 'stand_ins': found {show(value)}; allowed: a mapping with {' and '.join(parts)}",
+            next_step="Take the entry from this project's own cdk.json.",
+        )
+    for part in parts:
+        uris = value.get(part, {})
+        if not isinstance(uris, dict) or not all(isinstance(uri, str) for uri in uris.values()):
+            raise SpecError(
+                f"context key 'stand_ins': {part}: found {show(uris)}; allowed: a mapping of names to URIs",
+                next_step="Take the entry from this project's own cdk.json.",
+            )
+    return StandIns(**value)
