@@ -46,7 +46,11 @@ def _telemetry() -> list[Statement]:
             "WriteMetrics",
             ["cloudwatch:PutMetricData"],
             ["*"],
-            {"StringLike": {"cloudwatch:namespace": ["/aws/sagemaker/*", "AWS/SageMaker*", "aws/sagemaker/*"]}},
+            {
+                "StringLike": {
+                    "cloudwatch:namespace": ["/aws/sagemaker/*", "AWS/SageMaker*", "aws/sagemaker/*"]
+                }
+            },
         ),
     ]
 

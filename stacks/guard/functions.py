@@ -96,7 +96,7 @@ def make(stack: Stack, job: Job, around: Surroundings, inputs: Inputs) -> lambda
         log_group_name=policies.log_group(job.name),
         retention_in_days=LOG_DAYS,
     )
-    log.add_property_override("KmsKeyId", inputs.if_key(inputs.key.value_as_string))
+    log.add_property_override("KmsKeyId", inputs.if_key(policies.sub("${EncryptionKeyArn}")))
     log.apply_removal_policy(RemovalPolicy.DESTROY)
     taken = role(stack, f"{job.construct_id}Role", f"{job.name}-", "lambda", job.does, job.statements)
     function = lambda_.CfnFunction(

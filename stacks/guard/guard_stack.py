@@ -16,6 +16,7 @@ from peagle_sm.core.catalog import load_catalog
 from stacks.guard import alarms, asset, functions, messaging, policies
 from stacks.guard.execution_role import REGISTRIES, execution_statements
 from stacks.guard.inputs import Inputs
+from stacks.guard.reasons import acknowledge
 
 DESCRIPTION = "peagle-sm: turns off SageMaker endpoints that nobody uses, and tells people (one per region)"
 
@@ -74,6 +75,7 @@ class GuardStack(Stack):
         alarms.add(self, topic.ref)
         self._outputs(made, switches, containers, topic.ref, queue.attr_arn)
         Tags.of(self).add("peagle-sm:part", "guard")
+        acknowledge(self)
 
     def _registries(self) -> None:
         regions = load_catalog().regions

@@ -105,7 +105,9 @@ def basics(function: str) -> list[Statement]:
     """What every function needs: to write its log, and to leave an event that it could not handle."""
     group = log_group(function)
     return [
-        allow("WriteLog", ["logs:CreateLogStream", "logs:PutLogEvents"], [arn("logs", f"log-group:{group}:*")]),
+        allow(
+            "WriteLog", ["logs:CreateLogStream", "logs:PutLogEvents"], [arn("logs", f"log-group:{group}:*")]
+        ),
         allow("LeaveDeadLetters", ["sqs:SendMessage"], [_DEAD_LETTERS]),
         _own_key(),
     ]

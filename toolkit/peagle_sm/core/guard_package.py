@@ -9,7 +9,15 @@ from collections.abc import Mapping
 from importlib.resources.abc import Traversable
 
 _NOT_ZONES = frozenset(
-    {"iso3166.tab", "leapseconds", "tzdata.zi", "zone.tab", "zone1970.tab", "zonenow.tab", "leap-seconds.list"}
+    {
+        "iso3166.tab",
+        "leapseconds",
+        "tzdata.zi",
+        "zone.tab",
+        "zone1970.tab",
+        "zonenow.tab",
+        "leap-seconds.list",
+    }
 )
 """What tzdata carries beside the zones; zoneinfo does not read it."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
