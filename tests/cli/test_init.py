@@ -8,7 +8,7 @@ import yaml
 
 from peagle_sm.cli.init_text import render_spec
 from peagle_sm.core.catalog import load_catalog
-from peagle_sm.core.spec import EndpointSpec, json_schema, parse_spec
+from peagle_sm.core.spec import AutoscalingSpec, EndpointSpec, json_schema, parse_spec
 from tests.cli.running import run
 
 WITH_HEADS = [
@@ -121,10 +121,11 @@ def test_every_field_is_in_the_file_and_uncommented_it_is_the_default() -> None:
     assert data.pop("model") == "tiny-code"
     security = data.pop("security")
     assert security == {"network_isolation": True, "kms_key_id": None}
+    assert AutoscalingSpec(**data.pop("autoscaling")) == AutoscalingSpec()  # left out as a whole by default
     assert EndpointSpec(name="a", model="tiny-code", security=security, **data) == EndpointSpec(
         name="a", model="tiny-code"
     )
-    assert set(data) | {"name", "model", "security"} == set(EndpointSpec.model_fields)
+    assert set(data) | {"name", "model", "security", "autoscaling"} == set(EndpointSpec.model_fields)
 
 
 def _is_field(line: str) -> bool:

@@ -78,6 +78,7 @@ def test_the_plan_as_json() -> None:
             "config": "coder-0a1b2c3d",
             "model": "coder-0a1b2c3d",
             "schedule": "peagle-coder-lifetime",
+            "component": None,
         },
         "spec_hash": "0a1b2c3d",
         "usd_per_hour": 12.5,

@@ -20,6 +20,9 @@ ROLE = "arn:aws:iam::123456789012:role/peagle-execution"
 SCHEDULER_ROLE = "arn:aws:iam::123456789012:role/peagle-scheduler"
 
 AWS = Context("123456789012", "us-east-1", NOW)
+STACK = Context(
+    "123456789012", "us-east-1", role_arn=ROLE, scheduler_role_arn=SCHEDULER_ROLE, stack="Peagle-demo"
+)
 LOCAL = Context(
     "123456789012",
     "us-east-1",

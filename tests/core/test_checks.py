@@ -5,7 +5,7 @@ import pytest
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.checks import ALL_CHECKS
 from peagle_sm.core.plan import Context, Plan, make_plan
-from tests.core.support import AWS, CONTAINER, GPT, LOCAL, ROLE, TINY, found, plan_of, spec_of
+from tests.core.support import AWS, CONTAINER, GPT, LOCAL, ROLE, STACK, TINY, found, plan_of, spec_of
 
 _VLLM = "image: 763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm"
 _LONG = "x" * 1025
@@ -280,6 +280,34 @@ TRAPS = [
         "placement: {instance_types: [ml.p5.4xlarge]}\nlifecycle: {budget_usd: 10}",
         AWS,
         "cannot be held",
+    ),
+    ("needs-a-stack", "error", GPT, "autoscaling: {max_instances: 2}", AWS, "only a stack carries it"),
+    ("needs-a-stack", "error", GPT, "lifecycle: {idle: scale-to-zero}", AWS, "allowed here: turn-off"),
+    ("scale-to-zero", "warning", GPT, "lifecycle: {idle: scale-to-zero}", STACK, "until capacity is back"),
+    (
+        "scale-to-zero",
+        "error",
+        GPT,
+        "lifecycle: {idle: scale-to-zero}\nplacement: {instance_types: [ml.g7e.2xlarge, ml.g7e.4xlarge]}",
+        STACK,
+        "several are listed",
+    ),
+    (
+        "scale-to-zero",
+        "error",
+        GPT,
+        "lifecycle: {idle: scale-to-zero}\nplacement: {instance_types: [ml.inf2.xlarge]}",
+        STACK,
+        "how many GPUs ml.inf2.xlarge has is not known",
+    ),
+    ("second-fleet", "info", GPT, "", STACK, "1 x ml.g7e.2xlarge beside the first, for 4.20 USD/hour more"),
+    (
+        "second-fleet",
+        "warning",
+        GPT,
+        "placement: {capacity_reservation_arn: 'arn:aws:sagemaker:us-east-1:123456789012:training-plan/one'}",
+        STACK,
+        "runs a second fleet",
     ),
 ]
 

@@ -25,9 +25,10 @@ def speculative_config(draft: Draft) -> SpeculativeConfig | None:
     """Return vLLM's speculative configuration, None without speculation."""
     if not draft.speculating or draft.num_speculative_tokens is None:
         return None
+    beside = draft.head_beside_target
     return SpeculativeConfig(
         method="eagle3",
-        model=f"{CHANNEL_MOUNT}/{draft.channel}",
+        model=f"{MODEL_MOUNT}/{beside}" if beside else f"{CHANNEL_MOUNT}/{draft.channel}",
         num_speculative_tokens=draft.num_speculative_tokens,
         parallel_drafting=draft.mode == "p-eagle",
     )

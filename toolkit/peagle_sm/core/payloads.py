@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from peagle_sm.core import tags as keys
+from peagle_sm.core.component import component
+from peagle_sm.core.cost import cost_of
 from peagle_sm.core.environment import environment
-from peagle_sm.core.records import Names, Request
+from peagle_sm.core.errors import PlanRefused
+from peagle_sm.core.records import Names, Plan, Request
 from peagle_sm.core.resolve import Draft
 
 VARIANT = "AllTraffic"
 _POOL_WAIT_S = 1800
+_DEFAULT_PUBLISH_S = 60
 _RATE = "rate(10 minutes)"
 _GUARD_LASTS = timedelta(days=1)
+_SCHEDULE_NAME = 64  # the most characters that EventBridge Scheduler takes
+_HARD = "-hard"
 
 
 def partition(region: str) -> str:
@@ -51,13 +59,25 @@ def _model(draft: Draft) -> dict[str, Any]:
         "ModelDataSource": {"S3DataSource": _data_source(draft, draft.model_uri)},
         "Environment": environment(draft),
     }
-    if draft.speculating:
+    if draft.speculating and draft.head_beside_target is None:
         container["AdditionalModelDataSources"] = [
             {"ChannelName": draft.channel, "S3DataSource": _data_source(draft, draft.head_uri)}
         ]
+    every = draft.spec.metrics.publish_seconds
+    if draft.spec.metrics.detailed and every != _DEFAULT_PUBLISH_S:
+        # Without it SageMaker reads /metrics on port 8080 once a minute, which is what the engine serves.
+        container["ContainerMetricsConfig"] = {
+            "MetricsEndpoints": [
+                {"MetricsEndpointPath": "/metrics", "MetricPublishFrequencyInSeconds": every}
+            ]
+        }
+    return {"PrimaryContainer": container, **_placed(draft)}
+
+
+def _placed(draft: Draft) -> dict[str, Any]:
+    """Role and network: on the model, or on the config where the model runs as a component."""
     security = draft.spec.security
     payload: dict[str, Any] = {
-        "PrimaryContainer": container,
         "ExecutionRoleArn": draft.role_arn,
         "EnableNetworkIsolation": security.network_isolation,
     }
@@ -95,11 +115,27 @@ def _variant(draft: Draft) -> dict[str, Any]:
             "CapacityReservationPreference": "capacity-reservations-only",
             "MlReservationArn": placement.capacity_reservation_arn,
         }
+    if draft.scales_to_zero:
+        least, most = draft.spec.instance_bounds
+        variant["ManagedInstanceScaling"] = {
+            "Status": "ENABLED",
+            "MinInstanceCount": least,
+            "MaxInstanceCount": most,
+        }
     return variant
 
 
 def _config(draft: Draft) -> dict[str, Any]:
-    payload: dict[str, Any] = {"ProductionVariants": [_variant(draft)]}
+    metrics = draft.spec.metrics
+    payload: dict[str, Any] = {
+        "ProductionVariants": [_variant(draft)],
+        "MetricsConfig": {
+            "EnableDetailedObservability": metrics.detailed,
+            "MetricPublishFrequencyInSeconds": metrics.publish_seconds,
+        },
+    }
+    if draft.scales_to_zero:
+        payload |= _placed(draft)
     if draft.spec.security.kms_key_id is not None:
         payload["KmsKeyId"] = draft.spec.security.kms_key_id
     return payload
@@ -120,45 +156,60 @@ def _shortened(name: str, limit: int) -> str:
 
 
 def schedule_name(endpoint: str) -> str:
-    """Return the name of the schedule that ends an endpoint's life (at most 64 characters)."""
-    return f"peagle-{_shortened(endpoint, 64 - len('peagle--lifetime'))}-lifetime"
+    """Return the name of the schedule that ends an endpoint's life (at most 59 characters)."""
+    room = _SCHEDULE_NAME - len("peagle--lifetime") - len(_HARD)
+    return f"peagle-{_shortened(endpoint, room)}-lifetime"
 
 
-def names_for(endpoint: str, digest: str) -> Names:
+def hard_schedule_name(endpoint: str) -> str:
+    """Return the name of a stack's second schedule, which deletes the endpoint itself (at most 64)."""
+    return schedule_name(endpoint) + _HARD
+
+
+def names_for(endpoint: str, digest: str, *, component: bool = False) -> Names:
     """Return the names of everything that a deploy of this endpoint with this hash makes."""
     hashed = f"{_shortened(endpoint, 54)}-{digest[:8]}"
-    return Names(endpoint=endpoint, config=hashed, model=hashed, schedule=schedule_name(endpoint))
-
-
-def _expiry(draft: Draft) -> datetime:
-    now = draft.context.now.replace(microsecond=0)
-    return now + timedelta(hours=draft.spec.lifecycle.max_lifetime_hours)
+    return Names(
+        endpoint=endpoint,
+        config=hashed,
+        model=hashed,
+        schedule=schedule_name(endpoint),
+        component=endpoint if component else None,
+    )
 
 
 def tags(draft: Draft, digest: str) -> list[dict[str, str]]:
     """Return the tags of everything that is created, the spec's own last."""
-    lifecycle = draft.spec.lifecycle
+    spec, lifecycle, price = draft.spec, draft.spec.lifecycle, cost_of(draft).most_usd_per_hour
     ours = {
-        "peagle-sm:managed-by": "peagle-sm",
-        "peagle-sm:endpoint": draft.spec.name,
-        "peagle-sm:spec-hash": digest,
-        "peagle-sm:mode": draft.mode,
-        "peagle-sm:idle-minutes": str(lifecycle.idle_minutes),
-        "peagle-sm:grace-minutes": str(lifecycle.grace_minutes),
-        "peagle-sm:expires": _expiry(draft).isoformat(timespec="seconds"),
+        keys.MANAGED_BY: keys.MANAGER,
+        keys.ENDPOINT: spec.name,
+        keys.SPEC_HASH: digest,
+        keys.MODE: draft.mode,
+        keys.IDLE_MINUTES: str(lifecycle.idle_minutes),
+        keys.GRACE_MINUTES: str(lifecycle.grace_minutes),
+        keys.MAX_LIFETIME_HOURS: keys.number(lifecycle.max_lifetime_hours),
     }
-    return [{"Key": key, "Value": value} for key, value in {**ours, **draft.spec.tags}.items()]
+    set_only = {
+        keys.BUDGET_USD: None if lifecycle.budget_usd is None else keys.number(lifecycle.budget_usd),
+        keys.USD_PER_HOUR: None if price is None else keys.number(price),
+        keys.HOURS: spec.hours,
+        keys.STACK: draft.context.stack,
+        keys.IDLE: lifecycle.idle if draft.scales_to_zero else None,
+    }
+    ours |= {key: value for key, value in set_only.items() if value is not None}
+    return [{"Key": key, "Value": value} for key, value in {**ours, **spec.tags}.items()]
 
 
-def _schedule(draft: Draft, names: Names) -> dict[str, Any]:
-    """A rate, not a single shot: one shot loses against an endpoint that is Creating or Updating.
+def lifetime_schedule(endpoint: str, region: str, role_arn: str | None, expiry: datetime) -> dict[str, Any]:
+    """Return the CreateSchedule request that deletes ``endpoint`` from ``expiry`` on, for a day.
 
+    A rate, not a single shot: one shot loses against an endpoint that is Creating or Updating.
     Without StartDate a rate fires at once.
     """
-    expiry = _expiry(draft)
     return {
-        "Name": names.schedule,
-        "Description": f"peagle-sm: deletes endpoint {names.endpoint} at the end of its lifetime",
+        "Name": schedule_name(endpoint),
+        "Description": f"peagle-sm: deletes endpoint {endpoint} at the end of its lifetime",
         "ScheduleExpression": _RATE,
         "StartDate": expiry,
         "EndDate": expiry + _GUARD_LASTS,
@@ -166,11 +217,20 @@ def _schedule(draft: Draft, names: Names) -> dict[str, Any]:
         "FlexibleTimeWindow": {"Mode": "OFF"},
         "ActionAfterCompletion": "DELETE",
         "Target": {
-            "Arn": f"arn:{partition(draft.region)}:scheduler:::aws-sdk:sagemaker:deleteEndpoint",
-            "RoleArn": draft.scheduler_role_arn,
-            "Input": json.dumps({"EndpointName": names.endpoint}),
+            "Arn": f"arn:{partition(region)}:scheduler:::aws-sdk:sagemaker:deleteEndpoint",
+            "RoleArn": role_arn,
+            "Input": json.dumps({"EndpointName": endpoint}),
         },
     }
+
+
+def _schedule(draft: Draft) -> list[Request]:
+    if draft.context.now is None or draft.context.stack is not None:
+        return []  # a stack arms its own limit, as a resource that the endpoint depends on
+    hours = timedelta(hours=draft.spec.lifecycle.max_lifetime_hours)
+    expiry = draft.context.now.replace(microsecond=0) + hours
+    parameters = lifetime_schedule(draft.spec.name, draft.region, draft.scheduler_role_arn, expiry)
+    return [Request("scheduler", "create_schedule", parameters)]
 
 
 def requests_for(draft: Draft, names: Names, digest: str) -> tuple[Request, ...]:
@@ -182,9 +242,10 @@ def requests_for(draft: Draft, names: Names, digest: str) -> tuple[Request, ...]
         return ()
     marks = tags(draft, digest)
     config = _config(draft)
-    variant = {"ModelName": names.model, **config["ProductionVariants"][0]}
-    return (
-        Request("scheduler", "create_schedule", _schedule(draft, names)),
+    model = {} if names.component else {"ModelName": names.model}
+    variant = {**model, **config["ProductionVariants"][0]}
+    requests = [
+        *_schedule(draft),
         Request("sagemaker", "create_model", {"ModelName": names.model, **_model(draft), "Tags": marks}),
         Request(
             "sagemaker",
@@ -196,4 +257,43 @@ def requests_for(draft: Draft, names: Names, digest: str) -> tuple[Request, ...]
             "create_endpoint",
             {"EndpointName": names.endpoint, "EndpointConfigName": names.config, "Tags": marks},
         ),
+    ]
+    if names.component is not None:
+        parameters = {**component(draft, names, variant), "Tags": marks}
+        requests.append(Request("sagemaker", "create_inference_component", parameters))
+    return tuple(requests)
+
+
+@dataclass(frozen=True)
+class Bodies:
+    """The exact parameters of CreateModel, CreateEndpointConfig, CreateEndpoint, CreateInferenceComponent.
+
+    Names and tags are in them; ``component`` is None where the endpoint runs the model directly.
+    """
+
+    model: dict[str, Any]
+    config: dict[str, Any]
+    endpoint: dict[str, Any]
+    component: dict[str, Any] | None = None
+
+
+def bodies(plan: Plan) -> Bodies:
+    """Return what a plan sends to SageMaker, call by call.
+
+    Raises:
+        PlanRefused: the plan has no requests, because a fact is missing; the message names it.
+    """
+    sent = {request.operation: request.parameters for request in plan.requests}
+    if not sent:
+        errors = [finding for finding in plan.findings if finding.severity == "error"]
+        raise PlanRefused(
+            "The plan is refused: " + " ".join(finding.message for finding in errors),
+            next_step=" ".join(finding.next_step for finding in errors) or None,
+            details={"findings": [finding.check for finding in errors]},
+        )
+    return Bodies(
+        model=sent["create_model"],
+        config=sent["create_endpoint_config"],
+        endpoint=sent["create_endpoint"],
+        component=sent.get("create_inference_component"),
     )

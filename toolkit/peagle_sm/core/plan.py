@@ -26,7 +26,7 @@ __all__ = [
 
 
 def make_plan(spec: EndpointSpec, context: Context, catalog: Catalog | None = None) -> Plan:
-    """Plan a deploy without doing anything.
+    """Plan a deploy without doing anything; no clock, no AWS.
 
     The requests come in the order in which they must be sent: the schedule that ends the endpoint's life
     first. A plan that is ``refused`` must not be sent.
@@ -36,7 +36,7 @@ def make_plan(spec: EndpointSpec, context: Context, catalog: Catalog | None = No
     """
     draft = resolve(spec, context, catalog or load_catalog())
     digest = spec_hash(draft)
-    names = names_for(spec.name, digest)
+    names = names_for(spec.name, digest, component=draft.scales_to_zero)
     cost = cost_of(draft)
     return Plan(
         spec=spec,
@@ -51,4 +51,6 @@ def make_plan(spec: EndpointSpec, context: Context, catalog: Catalog | None = No
         memory=memory_fit(draft),
         unused_gpus=unused_gpus(draft),
         findings=run_checks(draft),
+        most_usd_per_hour=cost.most_usd_per_hour,
+        update_usd_per_hour=cost.usd_per_hour if context.stack and spec.update == "in-place" else None,
     )

@@ -47,12 +47,16 @@ class MemoryFit:
 
 @dataclass(frozen=True)
 class Names:
-    """The names of everything that one deploy makes."""
+    """The names of everything that one deploy makes; ``component`` only where there is one.
+
+    The component is called as the endpoint is, so that a caller who names it need not know of hashes.
+    """
 
     endpoint: str
     config: str
     model: str
     schedule: str
+    component: str | None = None
 
 
 @dataclass(frozen=True)
@@ -60,22 +64,31 @@ class Context:
     """Where and when a plan is made.
 
     ``local`` is True against the local SageMaker; ``image_uris``, ``artifacts`` and the two roles
-    then come from `peagle-sm local status`. ``now`` must be timezone-aware.
+    then come from `peagle-sm local status`. ``now`` must be timezone-aware; it reaches the lifetime
+    schedule alone, and None leaves that request out.
+
+    ``stack`` names the CloudFormation stack that the plan is for, None for a deploy by boto3. Account and
+    roles may be placeholders there, such as "${ExecutionRoleArn}": they go into the payloads as they are.
     """
 
     account: str
     region: str
-    now: datetime
+    now: datetime | None = None
     image_uris: Mapping[str, str] = field(default_factory=dict)
     artifacts: Mapping[str, str] = field(default_factory=dict)
     local: bool = False
     role_arn: str | None = None
     scheduler_role_arn: str | None = None
+    stack: str | None = None
 
 
 @dataclass(frozen=True)
 class Plan:
     """What a deploy would do, what it would cost, and what there is to say about it.
+
+    ``most_usd_per_hour`` is the price with as many instances as scaling may come to; ``update_usd_per_hour``
+    what is paid on top while an update in place runs its second fleet (None where there is none, or its
+    price is not known).
 
     ``requests`` is empty when a fact is missing that a payload cannot do without; a finding names it.
     Money is None where no price is known; ``price_source`` then says so. ``unused_gpus`` counts the
@@ -94,6 +107,8 @@ class Plan:
     memory: MemoryFit | None
     unused_gpus: int
     findings: tuple[Finding, ...]
+    most_usd_per_hour: float | None = None
+    update_usd_per_hour: float | None = None
 
     @property
     def refused(self) -> bool:

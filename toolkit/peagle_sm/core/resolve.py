@@ -56,6 +56,22 @@ class Draft:
         """True when draft tokens are proposed."""
         return self.mode != "none"
 
+    @property
+    def scales_to_zero(self) -> bool:
+        """True when the model runs as an inference component, whose instances SageMaker may all remove."""
+        return self.spec.lifecycle.idle == "scale-to-zero"
+
+    @property
+    def head_beside_target(self) -> str | None:
+        """The head's folder below the target's prefix; None when it stands elsewhere.
+
+        A model staged so needs no channel of its own for the head.
+        """
+        if self.head_uri is None or self.model_uri is None or self.head_uri == self.model_uri:
+            return None
+        below = self.head_uri.startswith(self.model_uri)
+        return self.head_uri.removeprefix(self.model_uri).rstrip("/") if below else None
+
     def instance(self, name: str) -> InstanceEntry | None:
         """Return what is known of an instance type."""
         return self.catalog.instances.get(name)

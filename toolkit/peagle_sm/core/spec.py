@@ -19,13 +19,17 @@ from pydantic import (
 )
 
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.hours import parse_hours
 from peagle_sm.core.wording import explain, show
 
 Mode = Literal["none", "eagle3", "p-eagle"]
 Source = Literal["jumpstart", "container"]
+Idle = Literal["turn-off", "scale-to-zero"]
+Update = Literal["in-place", "off-update-on"]
 
 ENDPOINT_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 _S3_URI = r"^s3://[^/]+/.+$"
+_EMAIL = r"^[^@\s,]+@[^@\s,]+\.[^@\s,]+$"
 _ROLE_ARN = r"^arn:aws[a-z\-]*:iam::\d{12}:role/?[a-zA-Z_0-9+=,.@\-_/]+$"
 
 
@@ -118,15 +122,65 @@ class PlacementSpec(_Part):
 class LifecycleSpec(_Part):
     """When the endpoint goes away."""
 
-    idle_minutes: int = Field(default=60, ge=5, description="Proven quiet for this long counts as idle.")
+    idle_minutes: int = Field(
+        default=60,
+        ge=5,
+        le=10080,
+        description="Proven quiet for this long counts as idle; with the grace at least 15 minutes.",
+    )
     grace_minutes: int = Field(
-        default=10, ge=10, description="Looked at again after this; a stream may last 8."
+        default=10, ge=10, le=1440, description="Looked at again after this; a stream may last 8."
+    )
+    idle: Idle = Field(
+        default="turn-off",
+        description="What becomes of an idle endpoint: turn-off (resume brings it back), or scale-to-zero "
+        "(SageMaker itself removes the instances and brings them back, minutes after a request failed).",
     )
     max_lifetime_hours: float = Field(
         default=8.0, gt=0, le=8760, allow_inf_nan=False, description="Deleted after this, whatever happens."
     )
     budget_usd: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="Refuse a plan that could cost more than this."
+    )
+
+
+class AutoscalingSpec(_Part):
+    """How many instances there are, by the requests in flight; left out, their number is fixed."""
+
+    min_instances: int | None = Field(
+        default=None,
+        ge=0,
+        le=1000,
+        description="Never fewer; left out, 1, or 0 with lifecycle.idle: scale-to-zero.",
+    )
+    max_instances: int = Field(
+        default=2, ge=1, le=1000, description="Never more; the budget counts with these."
+    )
+    target_concurrency: float = Field(
+        default=8.0, gt=0, allow_inf_nan=False, description="Requests in flight per instance to aim at."
+    )
+    scale_in_minutes: int = Field(
+        default=10, ge=5, le=60, description="Minutes between two removals; a stream may last 8."
+    )
+
+    @model_validator(mode="after")
+    def _min_is_not_above_max(self) -> Self:
+        if self.min_instances is not None and self.min_instances > self.max_instances:
+            raise ValueError(
+                f"min_instances: found {self.min_instances} with max_instances {self.max_instances}; "
+                f"allowed: 0 to {self.max_instances}"
+            )
+        return self
+
+
+class MetricsSpec(_Part):
+    """What SageMaker writes to CloudWatch: the engine's own figures and the GPUs'."""
+
+    detailed: bool = Field(
+        default=True, description="Also the engine's /metrics and each GPU, queried by PromQL."
+    )
+    publish_seconds: Literal[10, 30, 60, 120, 180, 240, 300] = Field(
+        default=60, description="Seconds between two figures."
     )
 
 
@@ -163,6 +217,26 @@ class EndpointSpec(_Part):
     serving: ServingSpec = Field(default_factory=ServingSpec)
     placement: PlacementSpec = Field(default_factory=PlacementSpec)
     lifecycle: LifecycleSpec = Field(default_factory=LifecycleSpec)
+    hours: str | None = Field(
+        default=None,
+        max_length=1024,
+        description="When it is on, kept by the guard: Mon-Fri 08:00-19:00 Europe/Berlin; left out, always.",
+    )
+    autoscaling: AutoscalingSpec | None = Field(
+        default=None, description="Left out, placement.instance_count instances at all times."
+    )
+    update: Update = Field(
+        default="in-place",
+        description="How a stack changes it: in-place (a second fleet runs beside the first until it serves, "
+        "and is paid for), or off-update-on (no second fleet, not in service meanwhile).",
+    )
+    metrics: MetricsSpec = Field(default_factory=MetricsSpec)
+    notify: str | None = Field(
+        default=None,
+        pattern=_EMAIL,
+        max_length=256,
+        description="E-mail address that a stack's alarms are sent to.",
+    )
     security: SecuritySpec = Field(default_factory=SecuritySpec)
     tags: dict[str, str] = Field(default_factory=dict, description="Tags of your own on everything created.")
     execution_role_arn: RoleArn | None = Field(default=None, description="Role of the containers.")
@@ -195,6 +269,39 @@ class EndpointSpec(_Part):
                 f"({ENDPOINT_NAME.pattern})"
             )
         return value
+
+    @field_validator("hours")
+    @classmethod
+    def _hours_as_the_guard_reads_them(cls, value: str | None) -> str | None:
+        return value if value is None else str(parse_hours(value))
+
+    @model_validator(mode="after")
+    def _instances_fit_the_scaling(self) -> Self:
+        scaling, count = self.autoscaling, self.placement.instance_count
+        if scaling is None:
+            return self
+        to_zero = self.lifecycle.idle == "scale-to-zero"
+        if scaling.min_instances is not None and (scaling.min_instances == 0) != to_zero:
+            raise ValueError(
+                f"autoscaling.min_instances: found {scaling.min_instances} with lifecycle.idle "
+                f"{self.lifecycle.idle!r}; allowed: {'0' if to_zero else '1 or more'}, or leave it out"
+            )
+        least, most = self.instance_bounds
+        if not max(1, least) <= count <= most:
+            raise ValueError(
+                f"placement.instance_count: found {count}; allowed: {max(1, least)} to {most}, "
+                "within autoscaling's bounds (it is where scaling starts)"
+            )
+        return self
+
+    @property
+    def instance_bounds(self) -> tuple[int, int]:
+        """The fewest and the most instances that scaling may come to; equal where nothing scales."""
+        scaling, count = self.autoscaling, self.placement.instance_count
+        least = 0 if self.lifecycle.idle == "scale-to-zero" else count if scaling is None else 1
+        if scaling is None:
+            return least, count
+        return least if scaling.min_instances is None else scaling.min_instances, scaling.max_instances
 
     @field_validator("tags")
     @classmethod

@@ -13,8 +13,9 @@ from peagle_sm.aws.errors import is_taken, is_unsettled
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import EndpointFailed, PeagleError, PlanRefused
 from peagle_sm.core.records import Plan
+from peagle_sm.core.tags import SPEC_HASH
 from peagle_sm.service.events import Pacing, Reporter
-from peagle_sm.service.ownership import SPEC_HASH, belongs_to
+from peagle_sm.service.ownership import belongs_to
 from peagle_sm.service.survey import Survey
 from peagle_sm.service.teardown import Gone, Teardown
 

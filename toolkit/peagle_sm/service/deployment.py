@@ -70,7 +70,7 @@ def _agree(
             f"Endpoint {plan.names.endpoint} was not deployed: the plan was not confirmed.",
             next_step="Nothing was created. Run again and confirm, or give --yes (yes=True).",
         )
-    if pacing.clock() - plan.context.now > STALE_PLAN:
+    if plan.context.now is None or pacing.clock() - plan.context.now > STALE_PLAN:
         # The lifetime counts from the start, not from when the question was asked.
         plan = plan_for(spec, session)
         found = survey(session, plan)

@@ -11,6 +11,7 @@ from typing import Any
 from peagle_sm.aws import control
 from peagle_sm.aws.control import ConfigFacts, Listed, ModelFacts
 from peagle_sm.aws.session import Session
+from peagle_sm.core import tags as keys
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.environment import SPECULATIVE_CONFIG
 from peagle_sm.service import ownership
@@ -85,7 +86,7 @@ def summary_of(session: Session, one: Belongings, now: datetime) -> EndpointSumm
         name=one.name,
         status=one.endpoint.status or "unknown" if one.endpoint else "Orphaned",
         managed=True,
-        mode=one.tags.get(ownership.MODE),
+        mode=one.tags.get(keys.MODE),
         num_speculative_tokens=(speculative_config(model) or {}).get("num_speculative_tokens"),
         instance_type=config.instance_type if config else None,
         instance_count=config.instance_count if config else None,
@@ -94,9 +95,9 @@ def summary_of(session: Session, one: Belongings, now: datetime) -> EndpointSumm
         usd_per_hour=hourly,
         spent_usd=None if hourly is None or age_s is None else hourly * age_s / 3600,
         expires_at=limit,
-        idle_minutes=ownership.whole_minutes(one.tags, ownership.IDLE_MINUTES),
-        grace_minutes=ownership.whole_minutes(one.tags, ownership.GRACE_MINUTES),
-        spec_hash=one.tags.get(ownership.SPEC_HASH),
+        idle_minutes=ownership.whole_minutes(one.tags, keys.IDLE_MINUTES),
+        grace_minutes=ownership.whole_minutes(one.tags, keys.GRACE_MINUTES),
+        spec_hash=one.tags.get(keys.SPEC_HASH),
         resources=one.resources,
     )
 

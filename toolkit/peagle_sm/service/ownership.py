@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from math import isfinite
 
-MANAGED_BY = "peagle-sm:managed-by"
-MANAGER = "peagle-sm"
-ENDPOINT = "peagle-sm:endpoint"
-SPEC_HASH = "peagle-sm:spec-hash"
-MODE = "peagle-sm:mode"
-IDLE_MINUTES = "peagle-sm:idle-minutes"
-GRACE_MINUTES = "peagle-sm:grace-minutes"
-EXPIRES = "peagle-sm:expires"
+from peagle_sm.core.tags import ENDPOINT, MANAGED_BY, MANAGER, STACK
 
 
 def is_ours(tags: Mapping[str, str] | None) -> bool:
@@ -25,15 +18,21 @@ def belongs_to(tags: Mapping[str, str] | None, endpoint: str) -> bool:
     return tags is not None and is_ours(tags) and tags.get(ENDPOINT) == endpoint
 
 
+def stack_of(tags: Mapping[str, str] | None) -> str | None:
+    """Return the stack that owns the resource; None for one that `peagle-sm deploy` made."""
+    return (tags or {}).get(STACK) or None
+
+
 def whole_minutes(tags: Mapping[str, str], key: str) -> int | None:
-    """Return a tag as a number, None when absent or not a number."""
+    """Return a tag as a number of minutes, None when absent or not a number."""
     text = tags.get(key, "")
     return int(text) if text.isdigit() else None
 
 
-def moment(tags: Mapping[str, str], key: str) -> datetime | None:
-    """Return a tag as a time, None when absent or not a time."""
+def amount(tags: Mapping[str, str], key: str) -> float | None:
+    """Return a tag as a number (hours, USD), None when absent or not a number."""
     try:
-        return datetime.fromisoformat(tags[key])
+        value = float(tags[key])
     except (KeyError, ValueError):
         return None
+    return value if isfinite(value) else None

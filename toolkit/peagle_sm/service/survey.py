@@ -11,7 +11,8 @@ from peagle_sm.aws.lifetime import Lifetime
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.records import Plan
-from peagle_sm.service.ownership import SPEC_HASH, is_ours
+from peagle_sm.core.tags import SPEC_HASH
+from peagle_sm.service.ownership import is_ours
 
 State = Literal["absent", "leaving", "failed", "creating", "settling", "live"]
 _STATES: dict[str, State] = {

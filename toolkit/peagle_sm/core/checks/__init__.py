@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from peagle_sm.core.checks import engine, environment, facts, local, money, placement, speculation
+from peagle_sm.core.checks import (
+    engine,
+    environment,
+    facts,
+    lifecycle,
+    local,
+    money,
+    placement,
+    speculation,
+)
 from peagle_sm.core.checks.base import Check, Note
 
 __all__ = ["ALL_CHECKS", "Check", "Note", "run_checks"]
@@ -17,6 +26,7 @@ ALL_CHECKS: tuple[Check, ...] = (
     *engine.CHECKS,
     *environment.CHECKS,
     *placement.CHECKS,
+    *lifecycle.CHECKS,
     *money.CHECKS,
 )
 

@@ -1,0 +1,183 @@
+"""The timetable of an endpoint: text in, canonical text out. The guard keeps it; nothing here has a clock.
+
+What people write, with blanks or commas between the parts::
+
+    Mon-Fri 08:00-19:00 Europe/Berlin
+    Mon,Wed,Fri 08:00-12:00,13:00-18:00 Europe/Berlin
+    Mon-Thu 08:00-19:00, Fri 08:00-15:00 America/New_York
+    Fri-Sun 22:00-02:00 Asia/Tokyo
+
+Days (a day, or a range of days; none means every day) are followed by the times at which the endpoint is
+on; further days with their own times may follow; the IANA time zone stands last. A range that ends at or
+before its start runs over midnight: it belongs to the day on which it begins. 24:00 is the end of a day.
+
+The canonical text has the same parts with single blanks and no commas, since AWS allows none in a tag::
+
+    timetable = group {" " group} " " zone      each day in at most one group, groups by their first day
+    group     = days {" " days} " " range {" " range}
+    days      = day ["-" day]                   Mon Tue Wed Thu Fri Sat Sun; a range never wraps the week
+    range     = HH:MM "-" HH:MM                 start 00:00 to 23:59, end 00:00 to 24:00, never equal
+
+Days ascend, and so do ranges by their start; an end below its start is over midnight. Whoever reads it
+splits at blanks, takes the last part as the zone, and begins a new group at each day that follows a range.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from importlib import resources
+from itertools import pairwise
+
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+DAY_MINUTES = 24 * 60
+MAX_LENGTH = 256
+"""The most characters of a tag's value, in which the canonical text is kept."""
+EXAMPLE = "Mon-Fri 08:00-19:00 Europe/Berlin"
+_RANGE = re.compile(r"(\d{1,2}):(\d{2})-(\d{1,2}):(\d{2})")
+_DAY = re.compile(r"([A-Za-z]+)(?:-([A-Za-z]+))?")
+_DASHES = re.compile(r"\s*[-\u2012-\u2015]\s*")
+
+
+class HoursError(ValueError):
+    """A text that is no timetable; the message says what is wrong with which part and what is allowed."""
+
+
+@dataclass(frozen=True, order=True)
+class Span:
+    """Minutes of one day in which the endpoint is on; beyond 1440 they are the next day's."""
+
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        """Write it as `HH:MM-HH:MM`."""
+        end = self.end if self.end <= DAY_MINUTES else self.end - DAY_MINUTES
+        return f"{_clock(self.start)}-{_clock(end)}"
+
+
+@dataclass(frozen=True)
+class Hours:
+    """A timetable: for each day of the week, Monday first, its spans in order; and the time zone."""
+
+    days: tuple[tuple[Span, ...], ...]
+    zone: str
+
+    def __str__(self) -> str:
+        """Write the canonical text, which `parse_hours` reads back as the same timetable."""
+        parts: list[str] = []
+        for spans in dict.fromkeys(one for one in self.days if one):
+            parts += _day_words([day for day, those in enumerate(self.days) if those == spans])
+            parts += [str(span) for span in spans]
+        return " ".join([*parts, self.zone])
+
+
+def parse_hours(text: str) -> Hours:
+    """Read a timetable.
+
+    Raises:
+        HoursError: which part is wrong, and what is allowed there.
+    """
+    words = _DASHES.sub("-", text.replace(",", " ").replace(";", " ")).split()
+    if not words:
+        raise HoursError(f"a timetable such as {EXAMPLE!r}")
+    zone = _zone(words.pop())
+    days: list[tuple[Span, ...]] = [()] * len(DAYS)
+    for chosen, spans in _groups(words):
+        for day in chosen:
+            if days[day]:
+                raise HoursError(f"each day in one place only ({DAYS[day]} stands in two)")
+            days[day] = spans
+    hours = Hours(tuple(days), zone)
+    if len(str(hours)) > MAX_LENGTH:
+        raise HoursError(
+            f"a shorter timetable: it is kept in a tag of at most {MAX_LENGTH} characters, "
+            f"and this one has {len(str(hours))}"
+        )
+    return hours
+
+
+def _groups(words: list[str]) -> Iterator[tuple[list[int], tuple[Span, ...]]]:
+    days: list[int] = []
+    spans: list[Span] = []
+    for word in words:
+        found = _RANGE.fullmatch(word)
+        if found is not None:
+            spans.append(_span(word, *(int(part) for part in found.groups())))
+            continue
+        if spans:
+            yield _group(days, spans)
+            days, spans = [], []
+        days += _days(word)
+    if not spans:
+        raise HoursError(f"times such as 08:00-19:00 before the time zone, as in {EXAMPLE!r}")
+    yield _group(days, spans)
+
+
+def _group(days: list[int], spans: list[Span]) -> tuple[list[int], tuple[Span, ...]]:
+    spans.sort()
+    for one, other in pairwise(spans):
+        if other.start < one.end:
+            raise HoursError(f"times that do not overlap ({one} and {other} do)")
+    return days or list(range(len(DAYS))), tuple(spans)
+
+
+def _span(word: str, hour: int, minute: int, end_hour: int, end_minute: int) -> Span:
+    start, end = hour * 60 + minute, end_hour * 60 + end_minute
+    if minute > 59 or end_minute > 59 or start >= DAY_MINUTES or end > DAY_MINUTES:
+        raise HoursError(f"times from 00:00 to 24:00 (found {word!r})")
+    if start == end:
+        raise HoursError(
+            f"a range that begins and ends at different times (found {word!r}); 00:00-24:00 is all day"
+        )
+    return Span(start, end if end > start else end + DAY_MINUTES)
+
+
+def _days(word: str) -> list[int]:
+    found = _DAY.fullmatch(word)
+    if found is None:
+        raise HoursError(f"days such as Mon-Fri, times such as 08:00-19:00, and a time zone (found {word!r})")
+    first, last = _day(found[1]), _day(found[2] or found[1])
+    return [day % len(DAYS) for day in range(first, last + 1 if last >= first else last + 1 + len(DAYS))]
+
+
+def _day(word: str) -> int:
+    if word[:3].title() not in DAYS:
+        raise HoursError(f"days {', '.join(DAYS)} (found {word!r})")
+    return DAYS.index(word[:3].title())
+
+
+def _day_words(days: list[int]) -> list[str]:
+    runs: list[list[int]] = []
+    for day in days:
+        if runs and runs[-1][-1] == day - 1:
+            runs[-1].append(day)
+        else:
+            runs.append([day])
+    return [DAYS[run[0]] if len(run) == 1 else f"{DAYS[run[0]]}-{DAYS[run[-1]]}" for run in runs]
+
+
+def _clock(minutes: int) -> str:
+    return f"{minutes // 60:02d}:{minutes % 60:02d}"
+
+
+def _zone(word: str) -> str:
+    known = {name.lower(): name for name in time_zones()}
+    found = known.get(word.lower())
+    if found is not None:
+        return found
+    if _RANGE.fullmatch(word) or (_DAY.fullmatch(word) and word[:3].title() in DAYS):
+        raise HoursError(f"a time zone such as Europe/Berlin or UTC at the end, as in {EXAMPLE!r}")
+    near = get_close_matches(word.lower(), known, n=1)
+    such = f"perhaps {known[near[0]]}" if near else "such as Europe/Berlin or UTC"
+    raise HoursError(f"an IANA time zone, {such} (found {word!r})")
+
+
+@cache
+def time_zones() -> tuple[str, ...]:
+    """Return the names of the IANA time zones, from the packaged list (2026f)."""
+    text = resources.files("peagle_sm.core").joinpath("data", "time_zones.txt").read_text(encoding="utf-8")
+    return tuple(line for line in text.split("\n") if line and not line.startswith("#"))

@@ -1,0 +1,36 @@
+"""The keys of our own tags, and how their values are written: what the guard knows of an endpoint.
+
+They stand on the endpoint, its config and its model alike. A value holds letters, digits, spaces and
+``_ . : / = + - @`` (AWS's rule for tags), so there is no comma in any of them.
+"""
+
+from __future__ import annotations
+
+PREFIX = "peagle-sm:"
+MANAGED_BY = "peagle-sm:managed-by"
+MANAGER = "peagle-sm"
+ENDPOINT = "peagle-sm:endpoint"
+SPEC_HASH = "peagle-sm:spec-hash"
+MODE = "peagle-sm:mode"
+IDLE_MINUTES = "peagle-sm:idle-minutes"
+GRACE_MINUTES = "peagle-sm:grace-minutes"
+MAX_LIFETIME_HOURS = "peagle-sm:max-lifetime-hours"
+"""Hours from the endpoint's CreationTime to its end, unless `keep` has set a later one in the register."""
+BUDGET_USD = "peagle-sm:budget-usd"
+USD_PER_HOUR = "peagle-sm:usd-per-hour"
+"""The price when it was planned; absent where no price was known."""
+HOURS = "peagle-sm:hours"
+"""The timetable, as `peagle_sm.core.hours` writes it."""
+STACK = "peagle-sm:stack"
+"""The CloudFormation stack that owns the endpoint; absent for one that `peagle-sm deploy` made."""
+IDLE = "peagle-sm:idle"
+"""What to do with an idle endpoint: `scale-to-zero`; absent means turn-off."""
+PAUSED = "peagle-sm:paused"
+"""On the config of an endpoint that `peagle-sm pause` turned off: since when (ISO time)."""
+SCHEDULER_ROLE = "peagle-sm:scheduler-role"
+"""Beside `PAUSED`: the role that the lifetime schedule had, which `resume` needs again."""
+
+
+def number(value: float) -> str:
+    """Write a number as a tag does: `8`, `0.5`, `113.93`; `float()` reads it back."""
+    return format(value, ".12g")
