@@ -27,7 +27,7 @@ def _errors(stack: Stack, notices_arn: str) -> None:
         stack,
         "ErrorsAlarm",
         alarm_name=names.ALARM_ERRORS,
-        alarm_description="A Lambda of the peagle-sm guard failed. Its log group tells why: /aws/lambda/peagle-guard-*.",
+        alarm_description="A Lambda of the peagle-sm guard failed. Why: logs /aws/lambda/peagle-guard-*.",
         metrics=[*each, total],
         comparison_operator="GreaterThanThreshold",
         threshold=0,

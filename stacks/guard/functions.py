@@ -24,7 +24,7 @@ _MEMORY_MB = 256
 class Job:
     """One function: what it is called, what it runs, how long and how often at once it may run.
 
-    ``retries`` is None where a caller waits for the answer and decides for itself.
+    ``event_age_s`` is None where a caller waits for the answer, or CloudFormation asks.
     """
 
     construct_id: str

@@ -96,7 +96,7 @@ def log_group(function: str) -> str:
 
 
 def _own_key() -> dict[str, Any]:
-    """What reading and writing the register, the topic and the queue needs when a key of the user's is set."""
+    """What register, topic and queue need where the user gave a key of their own."""
     use = allow("UseOwnKey", ["kms:Decrypt", "kms:GenerateDataKey"], [{"Ref": "EncryptionKeyArn"}])
     return only_if(HAS_ENCRYPTION_KEY, use)
 

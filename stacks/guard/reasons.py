@@ -15,7 +15,10 @@ _ONLY_READ = "These calls only read."
 _OWN_LOG = "Lambda names the streams inside the function's own log group."
 _OUR_SCHEDULES = "Lifetime schedules are named peagle-<endpoint>-lifetime, in the default group only."
 _OUR_STACKS = "Stacks are named Peagle-<endpoint>; the second wildcard is the id that CloudFormation adds. "
-_NETWORK = "A VPC belongs to a spec, which the guard does not know; ids are AWS's own. The container itself is isolated."
+_NETWORK = (
+    "A VPC belongs to a spec, which the guard does not know; ids are AWS's own. "
+    "The container itself is isolated from it."
+)
 
 _SAGEMAKER = "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:"
 _LOGS = "arn:<AWS::Partition>:logs:<AWS::Region>:<AWS::AccountId>:log-group:"
@@ -38,7 +41,8 @@ WILDCARDS: dict[str, dict[str, str]] = {
     "SweeperRole": {
         **_LOOKED_AT,
         "*": _NO_RESOURCE_LEVEL
-        + "sagemaker:ListEndpoints, sagemaker:ListInferenceComponents, tag:GetResources, cloudwatch:GetMetricData.",
+        + "sagemaker:ListEndpoints, sagemaker:ListInferenceComponents, tag:GetResources, "
+        "cloudwatch:GetMetricData.",
         f"{_LOGS}/aws/lambda/peagle-guard-sweeper:*": _OWN_LOG,
         _STACKS: _OUR_STACKS + _ONLY_READ,
         _SCHEDULES: _OUR_SCHEDULES + " " + _ONLY_READ,
@@ -46,8 +50,8 @@ WILDCARDS: dict[str, dict[str, str]] = {
     "SwitchRole": {
         **_LOOKED_AT,
         **_DELETED,
-        "*": _NO_RESOURCE_LEVEL
-        + "sagemaker:ListEndpoints, sagemaker:ListInferenceComponents, application-autoscaling:DescribeScalableTargets.",
+        "*": _NO_RESOURCE_LEVEL + "sagemaker:ListEndpoints, sagemaker:ListInferenceComponents, "
+        "application-autoscaling:DescribeScalableTargets.",
         f"{_LOGS}/aws/lambda/peagle-guard-switch:*": _OWN_LOG,
         _STACKS: _OUR_STACKS + "Only the switch may update them, without another role or template address.",
         _SCHEDULES: _OUR_SCHEDULES + " It removes the schedule of an endpoint that is gone.",
@@ -55,8 +59,8 @@ WILDCARDS: dict[str, dict[str, str]] = {
     },
     "ModelProviderRole": {
         f"{_LOGS}/aws/lambda/peagle-guard-model:*": _OWN_LOG,
-        f"{_SAGEMAKER}model/*": "Model names carry the endpoint's name and a hash. Creation must set our tag, "
-        "deletion must find it.",
+        f"{_SAGEMAKER}model/*": "Model names carry the endpoint's name and a hash. "
+        "Creation must set our tag, deletion must find it.",
     },
     "LifetimeProviderRole": {
         **_LOOKED_AT,
@@ -86,7 +90,9 @@ _RUNTIME = (
     "Python 3.13 is what the tests run the package on; AWS supports it until mid 2029. "
     "It is raised with the tests, not by a newer name in a list."
 )
-_EMPTY_DEFAULT = "The check takes the parameter's empty default; the condition HasEncryptionKey leaves the property out then."
+_EMPTY_DEFAULT = (
+    "The check takes the parameter's empty default; then the condition HasEncryptionKey leaves it out."
+)
 
 OTHERS: dict[str, dict[str, str]] = {
     **{function: {"AwsSolutions::AwsSolutions-L1": _RUNTIME} for function in _FUNCTIONS},

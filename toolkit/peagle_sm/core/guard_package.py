@@ -1,4 +1,4 @@
-"""The Lambdas' package as bytes: which files go in, its digest, its zip. The same files give the same digest."""
+"""The Lambdas' package as bytes: which files go in, their digest, their zip; the same for the same files."""
 
 from __future__ import annotations
 
