@@ -1,0 +1,59 @@
+"""The simulated EventBridge Scheduler: rate(10 minutes) from a start on, for a day, whatever the guard does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from stacks.guard.simulator.errors import AwsFault
+from stacks.guard.simulator.events import Events
+
+RATE_S = 600
+LASTS_S = 24 * 3600
+
+Target = Callable[[int], None]
+"""Called at each firing; an AwsFault it raises goes to the dead-letter queue, and the next firing comes all the same."""
+
+
+@dataclass(slots=True)
+class Schedule:
+    """One armed schedule."""
+
+    name: str
+    start: int
+    target: Target
+    removed: bool = False
+    fired: int = 0
+
+
+@dataclass(slots=True)
+class Scheduler:
+    """Schedules by name; arming a name again replaces it."""
+
+    events: Events
+    armed: dict[str, Schedule] = field(default_factory=dict)
+    dead_letters: int = 0
+
+    def arm(self, name: str, start: int, target: Target) -> None:
+        """Create or rewrite a schedule that fires every ten minutes from ``start`` on."""
+        self.remove(name)
+        schedule = Schedule(name, start, target)
+        self.armed[name] = schedule
+        self.events.at(max(start, self.events.now), lambda now: self._fire(schedule, now))
+
+    def remove(self, name: str) -> bool:
+        """Delete a schedule; False when there was none."""
+        schedule = self.armed.pop(name, None)
+        if schedule is not None:
+            schedule.removed = True
+        return schedule is not None
+
+    def _fire(self, schedule: Schedule, now: int) -> None:
+        if schedule.removed or now >= schedule.start + LASTS_S:
+            return
+        schedule.fired += 1
+        try:
+            schedule.target(now)
+        except AwsFault:
+            self.dead_letters += 1
+        self.events.at(now + RATE_S, lambda moment: self._fire(schedule, moment))

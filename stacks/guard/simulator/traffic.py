@@ -1,0 +1,162 @@
+"""The traffic of an endpoint: when requests arrive and how long they last.
+
+Shapes: steady, office hours, bursts, one long stream, streams back to back, a trickle, traffic that comes back
+within the grace, and none. No request lasts longer than eight minutes, SageMaker's limit for a stream.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+STREAM_LIMIT_S = 480
+"""SageMaker's own limit of a response stream, in seconds."""
+
+HOUR = 3600
+DAY = 24 * HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Requests sorted by arrival: ``starts[i]`` to ``ends[i]``, in seconds since 1970."""
+
+    starts: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
+
+    @staticmethod
+    def of(requests: list[tuple[int, int]]) -> Traffic:
+        """Sort (start, end) pairs into a traffic."""
+        ordered = sorted(requests)
+        return Traffic(tuple(s for s, _ in ordered), tuple(e for _, e in ordered))
+
+    def between(self, begin: int, end: int) -> range:
+        """Return the indices of the requests that arrive in [begin, end)."""
+        return range(bisect_left(self.starts, begin), bisect_left(self.starts, end))
+
+    def active_at(self, moment: int) -> list[int]:
+        """Return the indices of the requests in flight at a moment."""
+        last = bisect_right(self.starts, moment)
+        first = bisect_left(self.starts, moment - STREAM_LIMIT_S)
+        return [i for i in range(first, last) if self.ends[i] > moment]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The time in which traffic may fall, and what the endpoint calls idle; all in seconds."""
+
+    begin: int
+    end: int
+    idle_s: int
+    grace_s: int
+
+
+Requests = list[tuple[int, int]]
+
+
+def _request(random: Random, start: float) -> tuple[int, int]:
+    """Most requests last seconds, some a minute, a few are long streams."""
+    draw = random.random()
+    if draw < 0.8:
+        length = random.randint(1, 20)
+    elif draw < 0.95:
+        length = random.randint(20, 90)
+    else:
+        length = random.randint(90, STREAM_LIMIT_S)
+    return int(start), int(start) + length
+
+
+def none(random: Random, span: Span) -> Requests:
+    """Nobody ever calls."""
+    return []
+
+
+def steady(random: Random, span: Span) -> Requests:
+    """A request every half minute to every few minutes, until it stops for good."""
+    every = random.uniform(30, 240)
+    stop = random.uniform(span.begin, span.end)
+    found, moment = [], span.begin + random.uniform(0, 600)
+    while moment < stop:
+        found.append(_request(random, moment))
+        moment += every * random.uniform(0.3, 1.7)
+    return found
+
+
+def office(random: Random, span: Span) -> Requests:
+    """Requests between nine and half past five, UTC, with a lunch break; none at the weekend."""
+    found, moment = [], float(span.begin)
+    while moment < span.end:
+        second = moment % DAY
+        weekend = (int(moment) // DAY + 3) % 7 >= 5
+        open_now = 9 * HOUR <= second < 12 * HOUR or 13 * HOUR <= second < 17.5 * HOUR
+        if weekend or not open_now:
+            moment += 900
+            continue
+        found.append(_request(random, moment))
+        moment += random.expovariate(1 / 300)
+    return found
+
+
+def bursts(random: Random, span: Span) -> Requests:
+    """A few dozen requests at once, then silence for minutes to hours."""
+    found, moment = [], span.begin + random.uniform(0, 2 * HOUR)
+    stop = random.uniform(span.begin, span.end)
+    while moment < stop:
+        for _ in range(random.randint(1, 25)):
+            found.append(_request(random, moment + random.uniform(0, 120)))
+        moment += random.uniform(300, 4 * HOUR)
+    return found
+
+
+def one_stream(random: Random, span: Span) -> Requests:
+    """One answer that streams for up to eight minutes, and nothing else."""
+    start = int(random.uniform(span.begin, min(span.end, span.begin + 6 * HOUR)))
+    return [(start, start + random.randint(240, STREAM_LIMIT_S))]
+
+
+def streams(random: Random, span: Span) -> Requests:
+    """Long streams one after the other, with pauses, so that most minutes have no new arrival."""
+    found, moment = [], span.begin + random.uniform(0, HOUR)
+    stop = random.uniform(span.begin, span.end)
+    while moment < stop:
+        length = random.randint(240, STREAM_LIMIT_S)
+        found.append((int(moment), int(moment) + length))
+        moment += length + random.uniform(1, span.idle_s + span.grace_s)
+    return found
+
+
+def trickle(random: Random, span: Span) -> Requests:
+    """One request every N minutes; N from three minutes to somewhat above idle plus grace."""
+    every = random.uniform(180, span.idle_s + span.grace_s + 1200)
+    stop = random.uniform(span.begin, span.end)
+    found, moment = [], span.begin + random.uniform(0, every)
+    while moment < stop:
+        found.append(_request(random, moment))
+        moment += every * random.uniform(0.95, 1.05)
+    return found
+
+
+def returning(random: Random, span: Span) -> Requests:
+    """A busy while, silence longer than idle, and back again within the grace; several times, then the end."""
+    found, moment = [], span.begin + random.uniform(0, HOUR)
+    for _ in range(random.randint(1, 5)):
+        for _ in range(random.randint(1, 12)):
+            found.append(_request(random, moment))
+            moment += random.uniform(5, 200)
+        moment = max(end for _, end in found) + span.idle_s + random.uniform(0, span.grace_s)
+    found.append(_request(random, moment))
+    return [request for request in found if request[0] < span.end]
+
+
+SHAPES: dict[str, Callable[[Random, Span], Requests]] = {
+    "none": none,
+    "steady": steady,
+    "office": office,
+    "bursts": bursts,
+    "one stream": one_stream,
+    "streams": streams,
+    "trickle": trickle,
+    "returning": returning,
+}
+"""Every shape by its name in the report."""
