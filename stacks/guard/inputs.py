@@ -45,7 +45,7 @@ class Inputs:
             "ReserveConcurrency",
             allowed_values=["yes", "no"],
             default="yes",
-            description="no: for a new account, whose quota of 10 concurrent executions leaves none to reserve.",
+            description="no: for a new account, whose quota of 10 concurrent executions leaves none.",
         )
         self._conditions(buckets, keys)
 

@@ -1,0 +1,117 @@
+"""The rules that the guard's permissions keep, as functions over a template; each returns what breaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+Template = dict[str, Any]
+Statement = dict[str, Any]
+
+TAG = "peagle-sm:managed-by"
+
+
+def statements(template: Template) -> Iterator[tuple[str, Statement]]:
+    """Every statement of every role's inline policies, those under a condition included."""
+    for name, resource in template["Resources"].items():
+        if resource["Type"] != "AWS::IAM::Role":
+            continue
+        for policy in resource["Properties"].get("Policies", []):
+            for statement in policy["PolicyDocument"]["Statement"]:
+                yield name, statement["Fn::If"][1] if "Fn::If" in statement else statement
+
+
+def actions(statement: Statement) -> list[str]:
+    found = statement["Action"]
+    return [found] if isinstance(found, str) else list(found)
+
+
+def resources(statement: Statement) -> list[str]:
+    found = statement["Resource"]
+    return [_text(one) for one in (found if isinstance(found, list) else [found])]
+
+
+def wildcards_that_destroy_or_pass(template: Template) -> list[str]:
+    """`*` as the resource of anything that deletes, stops, removes, updates, creates or passes a role."""
+    verbs = ("Delete", "Remove", "Stop", "Terminate", "Update", "Create", "Put", "PassRole", "Deregister")
+    harmless = {"cloudwatch:PutMetricData"}
+    return [
+        f"{role}: {action}"
+        for role, statement in statements(template)
+        for action in actions(statement)
+        if "*" in resources(statement)
+        and (action in ("*", "iam:*", "sagemaker:*") or action.partition(":")[2].startswith(verbs))
+        and action not in harmless
+    ]
+
+
+def wildcard_actions(template: Template) -> list[str]:
+    return [f"{role}: {one}" for role, found in statements(template) for one in actions(found) if "*" in one]
+
+
+def loose_pass_role(template: Template) -> list[str]:
+    """PassRole that is not one role by its name, to one service."""
+    return [
+        role
+        for role, statement in statements(template)
+        if "iam:PassRole" in actions(statement)
+        and (
+            len(resources(statement)) != 1
+            or "*" in resources(statement)[0]
+            or ":role/peagle-" not in resources(statement)[0]
+            or len(_passed_to(statement)) != 1
+        )
+    ]
+
+
+def untagged_deletion(template: Template) -> list[str]:
+    """Deletion in SageMaker that does not ask for our tag."""
+    return [
+        f"{role}: {action}"
+        for role, statement in statements(template)
+        for action in actions(statement)
+        if action.startswith("sagemaker:Delete") and _asked(statement, "aws:ResourceTag") != "peagle-sm"
+    ]
+
+
+def untagged_creation(template: Template) -> list[str]:
+    """Creation in SageMaker that neither sets our tag nor starts from what has it."""
+    return [
+        f"{role}: {action}"
+        for role, statement in statements(template)
+        for action in actions(statement)
+        if action.startswith(("sagemaker:Create", "sagemaker:AddTags"))
+        and "peagle-sm" not in (_asked(statement, "aws:RequestTag"), _asked(statement, "aws:ResourceTag"))
+    ]
+
+
+def stack_updaters(template: Template) -> set[str]:
+    """The roles that may change stacks."""
+    changing = (
+        "cloudformation:Update",
+        "cloudformation:Create",
+        "cloudformation:Delete",
+        "cloudformation:Exec",
+    )
+    return {
+        role
+        for role, statement in statements(template)
+        for action in actions(statement)
+        if action.startswith(changing) or action == "cloudformation:*"
+    }
+
+
+def _asked(statement: Statement, key: str) -> Any:
+    return statement.get("Condition", {}).get("StringEquals", {}).get(f"{key}/{TAG}")
+
+
+def _passed_to(statement: Statement) -> list[str]:
+    found = statement.get("Condition", {}).get("StringEquals", {}).get("iam:PassedToService", [])
+    return [found] if isinstance(found, str) else list(found)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    told = value.get("Fn::Sub") or value.get("Ref") or value.get("Fn::GetAtt") or value
+    return told[0] if isinstance(told, list) else str(told)

@@ -1,0 +1,79 @@
+"""The stack as the CDK makes it: equal to what ships, and without a finding that nobody explained."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, Validations
+from cdk_nag import AwsSolutionsChecks
+
+from peagle_sm.core import guard_names as names
+from stacks.guard import functions, policies, shipped
+from stacks.guard.guard_stack import GuardStack
+
+
+@pytest.fixture(scope="module")
+def fresh() -> dict[str, Any]:
+    return shipped.template()
+
+
+def test_the_shipped_template_is_what_the_stack_makes(fresh: dict[str, Any]) -> None:
+    written = shipped.TEMPLATE.read_text(encoding="utf-8")
+    assert written == shipped.text(fresh), "run scripts/lib/guard-template"
+
+
+def test_the_cdk_deploys_the_same_with_the_package_from_its_own_bucket(fresh: dict[str, Any]) -> None:
+    by_cdk = shipped.template(shipped=False)
+    codes = []
+    for template in (by_cdk, json.loads(json.dumps(fresh))):
+        for resource in template["Resources"].values():
+            if resource["Type"] == "AWS::Lambda::Function":
+                codes.append(resource["Properties"].pop("Code"))
+        for name in ("AssetBucket", "AssetKey"):
+            template["Parameters"].pop(name, None)
+        template.pop("Rules", None)
+    assert by_cdk["Resources"] == _without_code(fresh)["Resources"]
+    assert by_cdk["Outputs"] == fresh["Outputs"]
+    assert all(code["S3Key"].endswith(".zip") for code in codes[:4])
+
+
+def _without_code(template: dict[str, Any]) -> dict[str, Any]:
+    copy: dict[str, Any] = json.loads(json.dumps(template))
+    for resource in copy["Resources"].values():
+        resource["Properties"].pop("Code", None)
+    return copy
+
+
+def _findings(folder: Path, plant: Callable[[GuardStack], None] = lambda stack: None) -> list[str]:
+    app = App(outdir=str(folder), analytics_reporting=False)
+    Validations.of(app).add_plugins(AwsSolutionsChecks())
+    stack = GuardStack(app, shipped=True)
+    plant(stack)
+    with suppress(RuntimeError):  # findings that are errors stop the synthesis; the report has them all
+        app.synth()
+    report = json.loads((folder / "validation-report.json").read_text())
+    return [
+        f"{found['ruleName']} {construct['constructPath']}"
+        for part in report["pluginReports"]
+        for found in part["violations"]
+        for construct in found["violatingConstructs"]
+    ]
+
+
+@pytest.mark.slow
+def test_cdk_nag_finds_nothing_that_has_no_reason(tmp_path: Path) -> None:
+    assert _findings(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_cdk_nag_finds_a_planted_permission(tmp_path: Path) -> None:
+    def plant(stack: GuardStack) -> None:
+        everything = policies.allow("Planted", ["iam:PassRole"], ["*"])
+        functions.role(stack, "Planted", "peagle-planted-", "lambda", "planted", [everything])
+
+    assert _findings(tmp_path, plant) == [f"AwsSolutions-IAM5[Resource::*] {names.GUARD_STACK}/Planted"]
