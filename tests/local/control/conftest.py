@@ -28,6 +28,12 @@ FAST = Timing(
 )
 
 
+def specification(model: str = "m", gpus: float = 1) -> dict[str, Any]:
+    """An inference component's, by model."""
+    needs = {"MinMemoryRequiredInMb": 1024, "NumberOfAcceleratorDevicesRequired": gpus}
+    return {"ModelName": model, "ComputeResourceRequirements": needs}
+
+
 class Account:
     """The plane under test and shorthand for what it is asked."""
 
@@ -80,6 +86,53 @@ class Account:
         await self.endpoint(name, config)
         await self.until("InService", name)
 
+    async def component_config(self, name: str = "c", **variant: Any) -> dict[str, Any]:
+        """A configuration whose variant hosts inference components: eight accelerators."""
+        asked = {"VariantName": "AllTraffic", "InstanceType": "ml.p5.48xlarge", "InitialInstanceCount": 1}
+        return await self.call(
+            "CreateEndpointConfig",
+            EndpointConfigName=name,
+            ExecutionRoleArn=ROLE,
+            EnableNetworkIsolation=True,
+            ProductionVariants=[asked | variant],
+        )
+
+    async def host(self, name: str = "e", **variant: Any) -> None:
+        """From nothing to an endpoint InService that waits for components, and a model `m`."""
+        await self.model()
+        await self.component_config(**variant)
+        await self.endpoint(name)
+        await self.until("InService", name)
+
+    async def component(
+        self, name: str = "ic", *, model: str = "m", endpoint: str = "e", copies: int = 1, gpus: float = 1
+    ) -> dict[str, Any]:
+        return await self.call(
+            "CreateInferenceComponent",
+            InferenceComponentName=name,
+            EndpointName=endpoint,
+            VariantName="AllTraffic",
+            Specification=specification(model, gpus),
+            RuntimeConfig={"CopyCount": copies},
+        )
+
+    async def describe_component(self, name: str = "ic") -> dict[str, Any]:
+        return await self.call("DescribeInferenceComponent", InferenceComponentName=name)
+
+    async def until_component(self, status: str, name: str = "ic") -> dict[str, Any]:
+        async def reached() -> bool:
+            return bool((await self.describe_component(name))["InferenceComponentStatus"] == status)
+
+        await self.wait(reached, f"component status {status}")
+        return await self.describe_component(name)
+
+    async def until_gone(self, name: str = "ic") -> None:
+        async def gone() -> bool:
+            listed = await self.call("ListInferenceComponents", NameContains=name)
+            return listed["InferenceComponents"] == []
+
+        await self.wait(gone, f"the end of {name}")
+
     async def status(self, name: str = "e") -> str:
         return str((await self.describe(name))["EndpointStatus"])
 
@@ -104,6 +157,11 @@ class Account:
         while not await condition():
             assert time.monotonic() < limit, f"{what} not reached: {self.plane.describe_engines()}"
             await asyncio.sleep(0.01)
+
+    def component_statuses(self, name: str = "ic") -> list[str]:
+        """Every status that the component went through, as the events told."""
+        told = [event for event in self.events if event.kind == "component-status"]
+        return [event.status for event in told if event.component == name]
 
     def statuses(self, name: str = "e") -> list[str]:
         """Every status that the endpoint went through, as the events told."""

@@ -53,3 +53,42 @@ async def test_an_endpoint_that_is_creating_does_not_serve(aws: Account) -> None
     await aws.endpoint()
     with pytest.raises(ApiError, match="not found"):
         aws.plane.route("e")
+
+
+async def test_an_endpoint_of_components_wants_one_named_and_others_want_none(aws: Account) -> None:
+    await aws.host("e")
+    await aws.component("ic")
+    await aws.until_component("InService")
+    route = aws.plane.route("e", component="ic")
+    assert (route.component_name, route.variant_name, route.model_name) == ("ic", "AllTraffic", "m")
+    with pytest.raises(ApiError) as unnamed:
+        aws.plane.route("e")
+    assert (unnamed.value.code, unnamed.value.message) == (
+        "ValidationError",
+        "Inference Component Name header is required for endpoints to which you plan to deploy inference "
+        "components. Please include Inference Component Name header or consider using SageMaker models.",
+    )
+    assert unnamed.value.members == {"ErrorCode": "INFERENCE_COMPONENT_NAME_MISSING"}
+    await aws.config("models")
+    await aws.endpoint("plain", "models")
+    await aws.until("InService", "plain")
+    with pytest.raises(ApiError) as unwanted:
+        aws.plane.route("plain", component="ic")
+    assert (unwanted.value.code, unwanted.value.message) == (
+        "ValidationError",
+        "Inference Component Name header is not allowed for endpoints to which you dont plan to deploy "
+        "inference components. Please remove the Inference Component Name header and try again.",
+    )
+
+
+async def test_a_component_that_is_not_there_or_another_endpoints(aws: Account) -> None:
+    await aws.host("e")
+    await aws.endpoint("other", "c")
+    await aws.until("InService", "other")
+    await aws.component("ic", endpoint="other")
+    await aws.until_component("InService")
+    for name in ("nope", "ic", "IC"):
+        with pytest.raises(ApiError) as missing:
+            aws.plane.route("e", component=name)
+        told = f"Inference Component {name} of account 123456789012 not found."
+        assert (missing.value.code, missing.value.message) == ("ValidationError", told)

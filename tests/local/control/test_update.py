@@ -163,6 +163,67 @@ async def test_the_deployment_config_is_kept_only_when_asked_for(aws: Account) -
     assert "LastDeploymentConfig" not in await aws.describe()
 
 
+SHIFT = {"Type": "ALL_AT_ONCE", "WaitIntervalInSeconds": 0}
+HALF = {"Type": "CAPACITY_PERCENT", "Value": 50}
+
+
+def blue_green(routing: dict[str, object], **more: object) -> dict[str, object]:
+    return {"BlueGreenUpdatePolicy": {"TrafficRoutingConfiguration": SHIFT | routing, **more}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        (
+            blue_green({}) | {"RollingUpdatePolicy": {"MaximumBatchSize": HALF, "WaitIntervalInSeconds": 0}},
+            "DeploymentConfig has BlueGreenUpdatePolicy and RollingUpdatePolicy; give one of them.",
+        ),
+        (
+            blue_green({"Type": "CANARY"}),
+            "TrafficRoutingConfiguration of Type CANARY needs CanarySize: found none.",
+        ),
+        (
+            blue_green({"CanarySize": HALF}),
+            "TrafficRoutingConfiguration.CanarySize is for Type CANARY; found Type ALL_AT_ONCE.",
+        ),
+        (
+            blue_green({"Type": "LINEAR", "LinearStepSize": {"Type": "CAPACITY_PERCENT", "Value": 5}}),
+            "TrafficRoutingConfiguration.LinearStepSize is 5%; allowed are 10% to 50%.",
+        ),
+        (
+            {
+                "RollingUpdatePolicy": {
+                    "MaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": 2},
+                    "WaitIntervalInSeconds": 0,
+                }
+            },
+            "RollingUpdatePolicy.MaximumBatchSize is 2; allowed is at most 1, half of 1.",
+        ),
+        (
+            blue_green({}, TerminationWaitInSeconds=600, MaximumExecutionTimeoutInSeconds=600),
+            "MaximumExecutionTimeoutInSeconds is 600; it must be larger than the 600 s of "
+            "TerminationWaitInSeconds and WaitIntervalInSeconds.",
+        ),
+    ],
+)
+async def test_deployment_configs_that_aws_does_not_take(
+    aws: Account, policy: dict[str, object], told: str
+) -> None:
+    await serving(aws)
+    await aws.refused(
+        told, "UpdateEndpoint", EndpointName="e", EndpointConfigName="c2", DeploymentConfig=policy
+    )
+    assert await aws.status() == "InService"
+
+
+async def test_deployment_configs_that_aws_takes(aws: Account) -> None:
+    await serving(aws)
+    linear = blue_green({"Type": "LINEAR", "LinearStepSize": HALF}, MaximumExecutionTimeoutInSeconds=600)
+    await update(aws, DeploymentConfig=linear)
+    await aws.until("InService")
+    assert (await aws.describe())["LastDeploymentConfig"] == linear
+
+
 async def noticed(aws: Account) -> bool:
     return any(event.kind == "engine-died" for event in aws.events)
 

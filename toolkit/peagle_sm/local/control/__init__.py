@@ -1,6 +1,6 @@
 """The control plane of the local SageMaker: records, statuses that follow real engines, AWS's wording."""
 
-from .errors import ApiError
+from .errors import ApiError, NoCapacity
 from .events import Event, OnEvent
 from .launching import EngineLauncherProtocol, EngineProcessProtocol
 from .plane import ControlPlane
@@ -13,6 +13,7 @@ __all__ = [
     "EngineLauncherProtocol",
     "EngineProcessProtocol",
     "Event",
+    "NoCapacity",
     "OnEvent",
     "Route",
     "Timing",

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..clock import LocalClock
-from .errors import invalid, not_local
+from .errors import not_local
 from .paging import page
 from .records import Record, Tables
 from .shapes import checked
 from .tags import from_list
+from .variants import check_variants
 
 # Real-time endpoints on instances are what the local server runs; these would be accepted and do nothing.
 _NOT_LOCAL = {
@@ -32,34 +33,13 @@ class Configs:
         for member, instead in _NOT_LOCAL.items():
             if member in request:
                 raise not_local(member, instead)
-        for variant in request["ProductionVariants"]:
-            self._check_variant(variant)
-        names = [variant["VariantName"] for variant in request["ProductionVariants"]]
-        for name in names:
-            if names.count(name) > 1:
-                raise invalid(f"Duplicate variant name '{name}': variant names must be unique.")
+        check_variants(request, self._tables.models)
         tags = from_list(request.pop("Tags", []))
         now = self._clock.now()
         name = request["EndpointConfigName"]
         arn = self._tables.configs.arn(name)
         row = self._tables.configs.add(Record(name, arn, now, now, request, tags))
         return {"EndpointConfigArn": row.arn}
-
-    def _check_variant(self, variant: dict[str, Any]) -> None:
-        """Checks one variant and writes AWS's default weight into it."""
-        where = f"variant '{variant['VariantName']}'"
-        if "ServerlessConfig" in variant:
-            raise not_local("ServerlessConfig", "give InstanceType and InitialInstanceCount.")
-        if "ModelName" not in variant:
-            raise not_local(
-                f"An endpoint for inference components ({where} has no ModelName)", "give ModelName."
-            )
-        self._tables.models.get(variant["ModelName"])
-        if ("InstanceType" in variant) == ("InstancePools" in variant):
-            raise invalid(f"{where} needs either InstanceType or InstancePools, and not both.")
-        if "InitialInstanceCount" not in variant:
-            raise invalid(f"{where} needs InitialInstanceCount: found none, allowed is 1 or more.")
-        variant.setdefault("InitialVariantWeight", 1.0)
 
     async def describe(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """DescribeEndpointConfig."""

@@ -46,36 +46,29 @@ def description(row: EndpointRecord) -> dict[str, Any]:
     return answer
 
 
-def capacities(config: Mapping[str, Any]) -> dict[str, VariantCapacity]:
-    """What a configuration asks for, variant by variant."""
-    return {
-        variant["VariantName"]: VariantCapacity(
-            current_weight=float(variant["InitialVariantWeight"]),
-            desired_weight=float(variant["InitialVariantWeight"]),
-            current_count=variant["InitialInstanceCount"],
-            desired_count=variant["InitialInstanceCount"],
-        )
-        for variant in config["ProductionVariants"]
-    }
-
-
 def _variant(
     row: EndpointRecord, variant: Mapping[str, Any], has: VariantCapacity, since: datetime
 ) -> dict[str, Any]:
-    image = row.images[variant["VariantName"]]
     answer: dict[str, Any] = {
         "VariantName": variant["VariantName"],
-        "DeployedImages": [
-            {"SpecifiedImage": image, "ResolvedImage": image, "ResolutionTime": since.timestamp()}
-        ],
-        "CurrentWeight": has.current_weight,
-        "DesiredWeight": has.desired_weight,
         "CurrentInstanceCount": has.current_count,
         "DesiredInstanceCount": has.desired_count,
     }
+    if "ModelName" in variant:  # components have images and shares of the traffic of their own
+        image = row.images[variant["VariantName"]]
+        answer |= {
+            "DeployedImages": [deployed_image(image, since)],
+            "CurrentWeight": has.current_weight,
+            "DesiredWeight": has.desired_weight,
+        }
     if "InstancePools" in variant:
         answer["InstancePools"] = _pools(variant["InstancePools"], has.current_count)
     return answer | {member: variant[member] for member in _REPEATED if member in variant}
+
+
+def deployed_image(image: str, since: datetime) -> dict[str, Any]:
+    """A DeployedImage; nothing here resolves a tag to a digest."""
+    return {"SpecifiedImage": image, "ResolvedImage": image, "ResolutionTime": since.timestamp()}
 
 
 def _pools(pools: list[Mapping[str, Any]], count: int) -> list[dict[str, Any]]:
@@ -94,7 +87,7 @@ def _pending(config: Mapping[str, Any], since: datetime) -> dict[str, Any]:
         "ProductionVariants": [
             {
                 "VariantName": variant["VariantName"],
-                "DesiredWeight": float(variant["InitialVariantWeight"]),
+                "DesiredWeight": float(variant.get("InitialVariantWeight", 1.0)),
                 "DesiredInstanceCount": variant["InitialInstanceCount"],
                 "CurrentInstanceCount": 0,
                 **({"InstanceType": variant["InstanceType"]} if "InstanceType" in variant else {}),

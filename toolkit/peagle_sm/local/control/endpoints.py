@@ -5,11 +5,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..clock import LocalClock
-from .describe import capacities, description, summary
-from .errors import in_progress, invalid
+from .capacity import capacities, retained
+from .deployment import check_deployment
+from .describe import description, summary
+from .errors import components_remain, in_progress, invalid
 from .launching import EnginePlan, engine_plan
 from .paging import page
-from .records import EndpointRecord, Tables, VariantCapacity
+from .records import EndpointRecord, Tables, hosts_components
 from .shapes import checked
 from .supervisor import Supervisor
 from .tags import from_list
@@ -19,6 +21,8 @@ IN_PROGRESS = frozenset({"Creating", "Updating", "SystemUpdating", "RollingBack"
 # UpdateEndpoint needs one of these; "DeleteEndpoint is the only operation that can be performed on a failed
 # endpoint" (DescribeEndpointOutput$EndpointStatus).
 _UPDATABLE = frozenset({"InService", "UpdateRollbackFailed"})
+# What `pretend` can show: maintenance by AWS, a long update, a rollback that went wrong, and their end.
+PRETENDED = frozenset({"SystemUpdating", "Updating", "UpdateRollbackFailed", "OutOfService", "InService"})
 
 
 class Endpoints:
@@ -39,6 +43,7 @@ class Endpoints:
         self._tables.endpoints.refuse_taken(name)
         config = self._config(request["EndpointConfigName"])
         plans = self._plans(config)
+        _check_deployment(request, config)
         tags = from_list(request.pop("Tags", []))
         now = self._clock.now()
         arn = self._tables.endpoints.arn(name)
@@ -64,13 +69,15 @@ class Endpoints:
         request = checked("UpdateEndpoint", body)
         row = self._updatable(request["EndpointName"])
         config = self._config(request["EndpointConfigName"])
+        self._check_components(row, config)
         plans = self._plans(config)
+        _check_deployment(request, config)
         row.pending, row.pending_since = config, self._clock.now()
         if "DeploymentConfig" in request:
             row.deployment_config = request["DeploymentConfig"]
         elif not request.get("RetainDeploymentConfig", False):
             row.deployment_config = None
-        self.supervisors[row.arn].update(plans, _retained(row, config, request))
+        self.supervisors[row.arn].update(plans, retained(row, config, request))
         return {"EndpointArn": row.arn}
 
     async def reweigh(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,6 +104,8 @@ class Endpoints:
         row = self._tables.endpoints.get(checked("DeleteEndpoint", body)["EndpointName"])
         if row.status in IN_PROGRESS:
             raise in_progress(row.arn)
+        if self._tables.components_of(row.name):
+            raise components_remain()
 
         def gone() -> None:
             self._tables.endpoints.remove(row.name)
@@ -104,6 +113,19 @@ class Endpoints:
 
         self.supervisors[row.arn].delete(gone)
         return {}
+
+    def pretend(self, name: str, status: str, reason: str | None) -> None:
+        """Not AWS's: shows a status that only AWS's own doings lead to, for those who test against it.
+
+        Raises:
+            ApiError: no such endpoint, not such a status, or the endpoint is being created or deleted.
+        """
+        row = self._tables.endpoints.get(name)
+        if status not in PRETENDED:
+            raise invalid(f"cannot pretend status '{status}'; allowed are {', '.join(sorted(PRETENDED))}.")
+        if row.status in ("Creating", "Deleting"):
+            raise in_progress(row.arn)
+        self.supervisors[row.arn].pretend(status, reason)
 
     def _updatable(self, name: str) -> EndpointRecord:
         row = self._tables.endpoints.get(name)
@@ -121,25 +143,31 @@ class Endpoints:
         return copy.deepcopy(self._tables.configs.get(name).body)
 
     def _plans(self, config: Mapping[str, Any]) -> list[EnginePlan]:
-        """One engine a variant, whatever its instance count."""
+        """One engine a variant, whatever its instance count; none where components bring theirs."""
+        if hosts_components(config):
+            return []
         return [
             engine_plan(variant, self._tables.models.get(variant["ModelName"]).body)
             for variant in config["ProductionVariants"]
         ]
 
+    def _check_components(self, row: EndpointRecord, config: Mapping[str, Any]) -> None:
+        """The new configuration is of the old one's kind and keeps every variant that hosts components."""
+        if hosts_components(config) != row.hosts_components:
+            raise invalid(
+                f'Cannot update endpoint "{row.arn}" from models to inference components or back; '
+                "create another endpoint."
+            )
+        kept = {variant["VariantName"] for variant in config["ProductionVariants"]}
+        for component in self._tables.components_of(row.name):
+            if component.variant not in kept:
+                raise invalid(
+                    f"Variant '{component.variant}' hosts inference component '{component.name}' and is not "
+                    "in the new configuration; delete the component first."
+                )
 
-def _retained(
-    row: EndpointRecord, config: Mapping[str, Any], request: Mapping[str, Any]
-) -> dict[str, VariantCapacity]:
-    """The new variants' weights and counts, the old ones' where the request says to retain them."""
-    wanted = capacities(config)
-    if not request.get("RetainAllVariantProperties", False):
-        return wanted
-    excluded = {item["VariantPropertyType"] for item in request.get("ExcludeRetainedVariantProperties", [])}
-    for name in wanted.keys() & row.capacities.keys():
-        old, new = row.capacities[name], wanted[name]
-        if "DesiredWeight" not in excluded:
-            new.current_weight = new.desired_weight = old.desired_weight
-        if "DesiredInstanceCount" not in excluded:
-            new.current_count = new.desired_count = old.desired_count
-    return wanted
+
+def _check_deployment(request: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    if "DeploymentConfig" in request:
+        counts = [variant["InitialInstanceCount"] for variant in config["ProductionVariants"]]
+        check_deployment(request["DeploymentConfig"], counts)

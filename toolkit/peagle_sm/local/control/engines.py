@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import logging
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -31,7 +32,7 @@ class _TooLate(Exception):
 
 
 class Engine:
-    """The engine of one variant.
+    """The engine of one variant, or of one inference component.
 
     Args:
         plan: what to run.
@@ -99,7 +100,7 @@ class Engine:
     async def _launch(self) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
         request = EngineRequest(
-            name=f"{self._endpoint}-{self.plan.variant}",
+            name=f"{self._endpoint}-{self.plan.component or self.plan.variant}",
             image=self.plan.image,
             environment=dict(self.plan.environment),
             root=self.root,
@@ -109,9 +110,9 @@ class Engine:
         try:
             await self._within(launching, self.plan.download_timeout_s)
         except _TooLate:
-            raise StartupFailed(no_download(self.plan.variant, self.plan.download_timeout_s)) from None
+            raise StartupFailed(no_download(self.plan.serves, self.plan.download_timeout_s)) from None
         except Exception as error:
-            raise StartupFailed(launch_failed(self.plan.variant, error)) from error
+            raise StartupFailed(launch_failed(self.plan.serves, error)) from error
         finally:
             # Also when we were cancelled just as the launch ended: else nobody would stop that process.
             if not launching.cancelled() and launching.exception() is None:
@@ -138,11 +139,11 @@ class Engine:
         while not await self.process.ping():
             if self.process.exited is not None:
                 raise StartupFailed(
-                    no_ping_exited(self.plan.variant, self.process.exited, self.process.last_words())
+                    no_ping_exited(self.plan.serves, self.process.exited, self.process.last_words())
                 )
             if self._clock.now() >= deadline:
                 raise StartupFailed(
-                    no_ping(self.plan.variant, self.plan.startup_timeout_s, self.process.last_words())
+                    no_ping(self.plan.serves, self.plan.startup_timeout_s, self.process.last_words())
                 )
             await asyncio.sleep(self._timing.poll_s)
 
@@ -196,3 +197,9 @@ class Engine:
 
     def _line(self, line: str) -> None:
         self._tell(self, "line", line)
+
+
+async def forget(engine: Engine) -> None:
+    """Removes the directory of an engine that has ended."""
+    with suppress(OSError):
+        await asyncio.to_thread(shutil.rmtree, engine.root, ignore_errors=True)

@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-Kind = Literal["status", "engine-started", "engine-healthy", "engine-died", "engine-stopped", "line"]
+Kind = Literal[
+    "status",
+    "component-status",
+    "engine-started",
+    "engine-healthy",
+    "engine-died",
+    "engine-stopped",
+    "line",
+]
 
 
 @dataclass(frozen=True)
@@ -13,13 +21,15 @@ class Event:
     """One thing that happened.
 
     Attributes:
-        kind: `status` for a change of the endpoint's status; `line` for one line of an engine's output.
+        kind: `status` for a change of the endpoint's status, `component-status` of a component's; `line` for
+            one line of an engine's output.
         endpoint: name of the endpoint.
-        status: the endpoint's status after the event.
+        status: the endpoint's status after the event, or the component's.
         message: the line, or a sentence for people.
         at: local clock.
         variant: production variant, None when the event is the endpoint's.
         engine_id: tells two engines of one variant apart (an update runs both at once).
+        component: inference component, None when the endpoint runs models.
     """
 
     kind: Kind
@@ -29,6 +39,7 @@ class Event:
     at: datetime
     variant: str | None = None
     engine_id: str | None = None
+    component: str | None = None
 
 
 OnEvent = Callable[[Event], None]

@@ -1,12 +1,13 @@
-"""The engines behind one configuration of an endpoint, one a variant: up together, down together."""
+"""The engines behind one configuration of an endpoint, one a variant: up together, down together.
+
+An endpoint for inference components has an empty fleet: its components bring the engines.
+"""
 
 import asyncio
-import shutil
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 
-from .engines import Engine
+from .engines import Engine, forget
 from .launching import EnginePlan
 from .wording import died
 
@@ -49,7 +50,9 @@ class Fleet:
             raise
 
     async def death(self) -> Death:
-        """Waits for the first engine to die."""
+        """Waits for the first engine to die; for ever when there is none."""
+        if not self.engines:
+            await asyncio.get_running_loop().create_future()
         watches = {asyncio.ensure_future(engine.died()): engine for engine in self.engines.values()}
         try:
             done, _ = await asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED)
@@ -61,7 +64,7 @@ class Fleet:
         engine = watches[first]
         self._lost = True
         how = first.result()
-        return Death(engine, died(engine.plan.variant, how, engine.process.last_words()))
+        return Death(engine, died(engine.plan.serves, how, engine.process.last_words()))
 
     async def replace(self, dead: Engine) -> None:
         """Starts the dead engine's plan again.
@@ -70,7 +73,7 @@ class Fleet:
             StartupFailed: the new one did not come up either.
         """
         await dead.stop()
-        await _forget(dead)
+        await forget(dead)
         fresh = self._make(dead.plan)
         self.engines[dead.plan.variant] = fresh
         await fresh.start()
@@ -85,9 +88,4 @@ class Fleet:
         engines = list(self.engines.values())
         await asyncio.gather(*(engine.stop() for engine in engines), return_exceptions=True)
         for engine in engines:
-            await _forget(engine)
-
-
-async def _forget(engine: Engine) -> None:
-    with suppress(OSError):
-        await asyncio.to_thread(shutil.rmtree, engine.root, ignore_errors=True)
+            await forget(engine)

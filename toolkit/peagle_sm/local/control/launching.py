@@ -78,7 +78,10 @@ class EngineLauncherProtocol(Protocol):
 
 @dataclass(frozen=True)
 class EnginePlan:
-    """One engine to run: a variant of a configuration with the model it names, both as they were then."""
+    """One engine to run: a variant with the model it names, or a component, as they were then.
+
+    `component` is the inference component that it runs; None for a variant with a model.
+    """
 
     variant: str
     model: str
@@ -87,23 +90,58 @@ class EnginePlan:
     sources: tuple[tuple[str, str], ...]
     startup_timeout_s: float
     download_timeout_s: float
+    component: str | None = None
+
+    @property
+    def serves(self) -> str:
+        """What the engine serves, in words."""
+        if self.component is not None:
+            return f"inference component {self.component}"
+        return f"production variant {self.variant}"
 
 
 def engine_plan(variant: Mapping[str, Any], model: Mapping[str, Any]) -> EnginePlan:
     """The plan from a production variant and the CreateModel body that it names."""
-    container = model.get("PrimaryContainer") or model["Containers"][0]
+    return _plan(variant["VariantName"], None, variant["ModelName"], _container(model), variant)
+
+
+def component_plan(
+    component: str, variant: str, specification: Mapping[str, Any], model: Mapping[str, Any] | None
+) -> EnginePlan:
+    """The plan from an inference component's specification and the CreateModel body that it may name."""
+    if model is not None:
+        name, container = specification["ModelName"], _container(model)
+    else:
+        name, asked = "", specification["Container"]
+        container = {"Image": asked["Image"], "Environment": asked.get("Environment", {})}
+        if "ArtifactUrl" in asked:
+            container["ModelDataUrl"] = asked["ArtifactUrl"]
+    return _plan(variant, component, name, container, specification.get("StartupParameters", {}))
+
+
+def _container(model: Mapping[str, Any]) -> dict[str, Any]:
+    container: dict[str, Any] = model.get("PrimaryContainer") or model["Containers"][0]
+    return container
+
+
+def _plan(
+    variant: str,
+    component: str | None,
+    model: str,
+    container: Mapping[str, Any],
+    limits: Mapping[str, Any],
+) -> EnginePlan:
     return EnginePlan(
-        variant=variant["VariantName"],
-        model=variant["ModelName"],
+        variant=variant,
+        component=component,
+        model=model,
         image=container["Image"],
         environment=dict(container.get("Environment", {})),
         sources=tuple(model_sources(container)),
         startup_timeout_s=float(
-            variant.get("ContainerStartupHealthCheckTimeoutInSeconds", DEFAULT_STARTUP_TIMEOUT_S)
+            limits.get("ContainerStartupHealthCheckTimeoutInSeconds", DEFAULT_STARTUP_TIMEOUT_S)
         ),
-        download_timeout_s=float(
-            variant.get("ModelDataDownloadTimeoutInSeconds", DEFAULT_DOWNLOAD_TIMEOUT_S)
-        ),
+        download_timeout_s=float(limits.get("ModelDataDownloadTimeoutInSeconds", DEFAULT_DOWNLOAD_TIMEOUT_S)),
     )
 
 

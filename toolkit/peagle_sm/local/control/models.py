@@ -32,7 +32,8 @@ class Models:
         self._tables.models.refuse_taken(request["ModelName"])
         container = _container(request)
         _check_environment(container.get("Environment", {}))
-        _check_image(container)
+        mode = container.get("ImageConfig", {}).get("RepositoryAccessMode", "Platform")
+        check_image(container["Image"], mode)
         _check_sources(container)
         await self._find_data(container)
         tags = from_list(request.pop("Tags", []))
@@ -104,9 +105,8 @@ def _check_environment(environment: Mapping[str, str]) -> None:
         raise invalid(f"Environment has {total} bytes in all; at most {ENVIRONMENT_BYTES} are allowed.")
 
 
-def _check_image(container: Mapping[str, Any]) -> None:
-    image = container["Image"]
-    mode = container.get("ImageConfig", {}).get("RepositoryAccessMode", "Platform")
+def check_image(image: str, mode: str) -> None:
+    """Refuses an image outside ECR unless the repository's access mode is Vpc; raises ApiError."""
     if mode != "Vpc" and not _ECR.fullmatch(image):
         raise invalid(f'Using non-ECR image "{image}" without Vpc repository access mode is not supported.')
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from .errors import invalid
-from .records import EndpointRecord, Record
+from .records import Record
 
 DEFAULT_PAGE = 10  # ListEndpointsInput$MaxResults: "This value defaults to 10."
 
@@ -50,7 +50,7 @@ def _by_name(row: Record) -> tuple[Any, ...]:
 
 
 def _by_status(row: Record) -> tuple[Any, ...]:
-    return (row.status if isinstance(row, EndpointRecord) else "", row.number)
+    return (getattr(row, "status", ""), row.number)
 
 
 _SORT_KEYS: dict[str, Callable[[Record], tuple[Any, ...]]] = {

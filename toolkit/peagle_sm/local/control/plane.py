@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ..clock import LocalClock
+from .component_life import ComponentLife
+from .components import Components
 from .configs import Configs
 from .endpoints import Endpoints
 from .engines import Engine, Tell
@@ -14,8 +16,8 @@ from .errors import ApiError
 from .events import Event, OnEvent
 from .launching import EngineLauncherProtocol, EnginePlan, ModelDataExists
 from .models import Models
-from .records import EndpointRecord, Tables
-from .routing import Route, choose
+from .records import ComponentRecord, EndpointRecord, Tables
+from .routing import Route, Router
 from .settings import Timing
 from .status import engine_rows
 from .supervisor import Supervisor
@@ -61,11 +63,11 @@ class ControlPlane:
         self._root = root
         self._on_event = on_event
         self._timing = timing or Timing()
-        self._chance = random.Random(seed)
         self._tables = Tables(account, region)
         self._endpoints = Endpoints(self._tables, clock, self._supervisor)
         models = Models(self._tables, clock, model_data_exists)
         configs = Configs(self._tables, clock)
+        self._components = Components(self._tables, clock, self._component, model_data_exists)
         tags = Tags(self._tables)
         self._operations: dict[str, Operation] = {
             "CreateModel": models.create,
@@ -82,10 +84,19 @@ class ControlPlane:
             "UpdateEndpoint": self._endpoints.update,
             "UpdateEndpointWeightsAndCapacities": self._endpoints.reweigh,
             "DeleteEndpoint": self._endpoints.delete,
+            "CreateInferenceComponent": self._components.create,
+            "DescribeInferenceComponent": self._components.describe,
+            "ListInferenceComponents": self._components.listed,
+            "UpdateInferenceComponent": self._components.update,
+            "UpdateInferenceComponentRuntimeConfig": self._components.update_runtime,
+            "DeleteInferenceComponent": self._components.delete,
             "AddTags": tags.add,
             "ListTags": tags.listed,
             "DeleteTags": tags.delete,
         }
+        self._router = Router(
+            self._tables, self._endpoints.supervisors, self._components.lives, random.Random(seed)
+        )
 
     @property
     def operations(self) -> tuple[str, ...]:
@@ -108,34 +119,59 @@ class ControlPlane:
             )
         return await answer(body)
 
-    def route(self, endpoint_name: str, variant: str | None = None) -> Route:
+    def route(self, endpoint_name: str, variant: str | None = None, component: str | None = None) -> Route:
         """The engine that serves an invocation; raises ApiError as the runtime API does."""
-        return choose(self._tables, self._endpoints.supervisors, self._chance, endpoint_name, variant)
+        return self._router.choose(endpoint_name, variant, component)
+
+    def pretend(self, endpoint_name: str, status: str, reason: str | None = None) -> None:
+        """Shows a status that only AWS's own doings lead to, until InService is asked for; for tests.
+
+        Raises:
+            ApiError: no such endpoint, not such a status, or the endpoint is being created or deleted.
+        """
+        self._endpoints.pretend(endpoint_name, status, reason)
 
     def describe_engines(self) -> list[dict[str, Any]]:
         """One row an engine, for `peagle-sm local status`; JSON-serialisable."""
-        return engine_rows(self._endpoints.supervisors.values())
+        return engine_rows(self._endpoints.supervisors.values(), self._components.lives.values())
 
     async def close(self) -> None:
         """Ends every engine, whatever its endpoint's status; answers nothing useful afterwards."""
-        await asyncio.gather(*(s.close() for s in self._endpoints.supervisors.values()))
+        lives = (*self._components.lives.values(), *self._endpoints.supervisors.values())
+        await asyncio.gather(*(life.close() for life in lives))
 
     def _supervisor(self, row: EndpointRecord) -> Supervisor:
+        return Supervisor(
+            row,
+            make_engine=self._engine_maker(row.name),
+            clock=self._clock,
+            timing=self._timing,
+            on_event=self._on_event,
+        )
+
+    def _component(
+        self, row: ComponentRecord, plan: EnginePlan, changed: Callable[[], None]
+    ) -> ComponentLife:
+        return ComponentLife(
+            row,
+            plan,
+            make_engine=self._engine_maker(row.endpoint),
+            clock=self._clock,
+            timing=self._timing,
+            on_event=self._on_event,
+            changed=changed,
+        )
+
+    def _engine_maker(self, endpoint: str) -> Callable[[EnginePlan, Tell], Engine]:
         def make_engine(plan: EnginePlan, tell: Tell) -> Engine:
             return Engine(
                 plan,
-                endpoint=row.name,
-                root=self._root / row.name,
+                endpoint=endpoint,
+                root=self._root / endpoint,
                 launcher=self._launcher,
                 clock=self._clock,
                 timing=self._timing,
                 tell=tell,
             )
 
-        return Supervisor(
-            row,
-            make_engine=make_engine,
-            clock=self._clock,
-            timing=self._timing,
-            on_event=self._on_event,
-        )
+        return make_engine

@@ -1,6 +1,6 @@
-"""What the control plane remembers: models, endpoint configurations, endpoints, and how they are named."""
+"""What the control plane remembers: models, configurations, endpoints, components, and how they are named."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
@@ -54,6 +54,41 @@ class EndpointRecord(Record):
     deployment_config: dict[str, Any] | None = None
     failure_reason: str | None = None
     last_update_failure: str | None = None
+
+    @property
+    def hosts_components(self) -> bool:
+        """Whether its variants name no model, so that inference components bring them."""
+        return hosts_components(self.config)
+
+
+@dataclass
+class ComponentRecord(Record):
+    """An inference component: `body` is its CreateInferenceComponent request.
+
+    Attributes:
+        specification: in force; what Describe repeats.
+        activity: AWS's name of what goes on, for example `CREATE_IN_PROGRESS`; empty when nothing does.
+            AWS shows it only in refusals.
+        last_update_failure: why the last update was undone; AWS does not show it, `status` does.
+    """
+
+    endpoint: str = ""
+    variant: str = ""
+    status: str = "Creating"
+    activity: str = ""
+    specification: dict[str, Any] = field(default_factory=dict)
+    desired_copies: int = 1
+    current_copies: int = 0
+    image: str = ""
+    deployed_at: datetime | None = None
+    deployment_config: dict[str, Any] | None = None
+    failure_reason: str | None = None
+    last_update_failure: str | None = None
+
+
+def hosts_components(config: Mapping[str, Any]) -> bool:
+    """Whether an endpoint with this configuration runs inference components instead of models."""
+    return not any("ModelName" in variant for variant in config["ProductionVariants"])
 
 
 R = TypeVar("R", bound=Record)
@@ -124,10 +159,19 @@ class Tables:
         self.models: Table[Record] = Table("model", f"{prefix}:model")
         self.configs: Table[Record] = Table("endpoint configuration", f"{prefix}:endpoint-config")
         self.endpoints: Table[EndpointRecord] = Table("endpoint", f"{prefix}:endpoint")
+        self.components: Table[ComponentRecord] = Table(
+            "inference component", f"{prefix}:inference-component"
+        )
+
+    def components_of(self, endpoint: str) -> list[ComponentRecord]:
+        """The components that an endpoint hosts, in the order in which they were made."""
+        return [row for row in self.components if row.endpoint == endpoint]
 
     def by_arn(self, arn: str) -> Record | None:
         """Any tagged resource by its ARN, whatever the case of the name in it."""
-        for table in (self.models, self.configs, self.endpoints):
+        tables: tuple[Table[Any], ...] = (self.models, self.configs, self.endpoints, self.components)
+        for table in tables:
+            row: Record
             for row in table:
                 if row.arn == arn or row.arn == arn.lower():
                     return row

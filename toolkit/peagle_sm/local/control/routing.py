@@ -1,16 +1,30 @@
-"""Where an invocation goes: endpoint and variant -> a running engine."""
+"""Where an invocation goes: endpoint and variant, or inference component -> a running engine."""
 
 import random
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from .component_life import ComponentLife
 from .engines import Engine
-from .errors import ApiError
+from .errors import ApiError, NoCapacity
 from .records import EndpointRecord, Tables
 from .supervisor import Supervisor
 
 # An update keeps the old fleet serving; the other statuses have nothing that could answer.
 SERVING = frozenset({"InService", "Updating", "SystemUpdating", "RollingBack", "UpdateRollbackFailed"})
+
+
+# Word for word from reports of users (docs/local.md names them).
+_REQUIRED = (
+    "Inference Component Name header is required for endpoints to which you plan to deploy inference "
+    "components. Please include Inference Component Name header or consider using SageMaker models."
+)
+_NAME_MISSING = "INFERENCE_COMPONENT_NAME_MISSING"
+_NOT_ALLOWED = (
+    "Inference Component Name header is not allowed for endpoints to which you dont plan to deploy inference "
+    "components. Please remove the Inference Component Name header and try again."
+)
 
 
 @dataclass(frozen=True)
@@ -20,6 +34,8 @@ class Route:
     Attributes:
         engine_url: base URL of the engine, without a slash at the end.
         engine_id: the engine's instance id, as in the names of log streams.
+        component_name: the inference component, None when the endpoint runs models.
+        copies: of the component.
     """
 
     endpoint_name: str
@@ -31,46 +47,83 @@ class Route:
     engine_url: str
     engine_id: str
     _engine: Engine
+    component_name: str | None = None
+    copies: int = 1
 
     def hold(self) -> AbstractContextManager[None]:
         """Keep this open while the invocation runs: an update then lets the old engine finish it."""
         return self._engine.hold()
 
 
-def choose(
-    tables: Tables,
-    supervisors: dict[str, Supervisor],
-    chance: random.Random,
-    endpoint_name: str,
-    variant: str | None,
-) -> Route:
-    """The route of one invocation, the variant drawn by weight unless it is named.
+class Router:
+    """Chooses the engine of each invocation."""
 
-    Raises:
-        ApiError: `ValidationError`, the runtime API's code: no such endpoint, none that serves, no such
-            variant; `ServiceUnavailable` when the engine has just died.
-    """
-    row = tables.endpoints.find(endpoint_name)
-    # "The name is case-insensitive in CreateEndpoint, but the case is preserved and must be matched in
-    # InvokeEndpoint."
-    if row is None or row.name != endpoint_name or row.status not in SERVING:
-        raise ApiError("ValidationError", f"Endpoint {endpoint_name} of account {tables.account} not found.")
-    fleet = supervisors[row.arn].fleet
-    engines = fleet.engines if fleet is not None else {}
-    name = variant if variant is not None else _drawn(row, chance)
-    if name not in engines:
-        raise ApiError("ValidationError", f"Variant {name} not found for Request")
-    engine = engines[name]
+    def __init__(
+        self,
+        tables: Tables,
+        supervisors: Mapping[str, Supervisor],
+        lives: Mapping[str, ComponentLife],
+        chance: random.Random,
+    ) -> None:
+        self._tables = tables
+        self._supervisors = supervisors
+        self._lives = lives
+        self._chance = chance
+
+    def choose(self, endpoint_name: str, variant: str | None, component: str | None) -> Route:
+        """The route of one invocation, the variant drawn by weight unless it is named.
+
+        Raises:
+            ApiError: `ValidationError`, the runtime API's code: no such endpoint, none that serves, no such
+                variant or component, a component named or not named against the endpoint's kind;
+                `NoCapacity` when the component has no copy; `ServiceUnavailable` when the engine has just
+                died.
+        """
+        row = self._tables.endpoints.find(endpoint_name)
+        # "The name is case-insensitive in CreateEndpoint, but the case is preserved and must be matched in
+        # InvokeEndpoint."
+        if row is None or row.name != endpoint_name or row.status not in SERVING:
+            account = self._tables.account
+            raise ApiError("ValidationError", f"Endpoint {endpoint_name} of account {account} not found.")
+        if not row.hosts_components:
+            if component is not None:
+                raise ApiError("ValidationError", _NOT_ALLOWED)
+            return self._to_variant(row, variant)
+        if component is None:
+            raise ApiError("ValidationError", _REQUIRED, members={"ErrorCode": _NAME_MISSING})
+        return self._to_component(row, component)
+
+    def _to_variant(self, row: EndpointRecord, variant: str | None) -> Route:
+        fleet = self._supervisors[row.arn].fleet
+        engines = fleet.engines if fleet is not None else {}
+        name = variant if variant is not None else _drawn(row, self._chance)
+        if name not in engines:
+            raise ApiError("ValidationError", f"Variant {name} not found for Request")
+        return _route(row, engines[name])
+
+    def _to_component(self, row: EndpointRecord, name: str) -> Route:
+        component = self._tables.components.find(name)
+        if component is None or component.name != name or component.endpoint != row.name:
+            account = self._tables.account
+            raise ApiError("ValidationError", f"Inference Component {name} of account {account} not found.")
+        engine = self._lives[component.arn].engine
+        if engine is None or component.status in ("Creating", "Failed", "Deleting"):
+            raise NoCapacity(name)
+        return replace(_route(row, engine), component_name=name, copies=max(1, component.current_copies))
+
+
+def _route(row: EndpointRecord, engine: Engine) -> Route:
     if not engine.alive:
+        serves = engine.plan.serves.removeprefix("production ")
         raise ApiError(
-            "ServiceUnavailable", f"The container of variant {name} of endpoint {row.name} is down.", 503
+            "ServiceUnavailable", f"The container of {serves} of endpoint {row.name} is down.", 503
         )
     return Route(
         endpoint_name=row.name,
         endpoint_arn=row.arn,
         endpoint_status=row.status,
         endpoint_config_name=row.config["EndpointConfigName"],
-        variant_name=name,
+        variant_name=engine.plan.variant,
         model_name=engine.plan.model,
         engine_url=engine.process.url,
         engine_id=engine.engine_id,

@@ -3,23 +3,25 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .component_life import ComponentLife
 from .engines import Engine
+from .records import ComponentRecord, EndpointRecord
 from .supervisor import Supervisor
 
 
-def engine_rows(supervisors: Iterable[Supervisor]) -> list[dict[str, Any]]:
-    """One row an engine, and one for an endpoint that has none."""
-    return [row for supervisor in supervisors for row in _rows(supervisor)]
+def engine_rows(
+    supervisors: Iterable[Supervisor], lives: Iterable[ComponentLife] = ()
+) -> list[dict[str, Any]]:
+    """One row an engine, and one for an endpoint or a component that has none."""
+    hosted: dict[str, list[ComponentLife]] = {}
+    for life in lives:
+        hosted.setdefault(life.record.endpoint, []).append(life)
+    return [row for supervisor in supervisors for row in _rows(supervisor, hosted)]
 
 
-def _rows(supervisor: Supervisor) -> Iterator[dict[str, Any]]:
+def _rows(supervisor: Supervisor, hosted: dict[str, list[ComponentLife]]) -> Iterator[dict[str, Any]]:
     record = supervisor.record
-    shared: dict[str, Any] = {
-        "endpoint": record.name,
-        "status": record.status,
-        "failure_reason": record.failure_reason,
-        "last_update_failure": record.last_update_failure,
-    }
+    shared = _shared(record)
     engines = [
         (engine, role)
         for fleet, role in ((supervisor.fleet, "serving"), (supervisor.coming, "starting"))
@@ -27,18 +29,48 @@ def _rows(supervisor: Supervisor) -> Iterator[dict[str, Any]]:
         for engine in fleet.engines.values()
     ]
     for engine, role in engines:
-        yield shared | {"role": role, "variant": engine.plan.variant} | _engine(engine, supervisor)
-    if not engines:
+        notes = _notes(supervisor, engine.plan.variant)
+        yield shared | {"role": role, "variant": engine.plan.variant, "notes": notes} | _engine(engine)
+    components = hosted.get(record.name, [])
+    for life in components:
+        yield from _component_rows(record.name, life)
+    if not engines and not components:
         yield shared | {"role": "none"}
 
 
-def _engine(engine: Engine, supervisor: Supervisor) -> dict[str, Any]:
+def _component_rows(endpoint: str, life: ComponentLife) -> Iterator[dict[str, Any]]:
+    record = life.record
+    shared = _shared(record) | {
+        "endpoint": endpoint,
+        "variant": record.variant,
+        "component": record.name,
+        "copies": record.current_copies,
+    }
+    copies = record.current_copies
+    notes = [f"{copies} copies asked for, one engine serves"] if copies > 1 else []
+    engines = [(life.engine, "serving"), (life.coming, "starting")]
+    shown = [(engine, role) for engine, role in engines if engine is not None]
+    for engine, role in shown:
+        yield shared | {"role": role, "notes": notes} | _engine(engine)
+    if not shown:
+        yield shared | {"role": "none"}
+
+
+def _shared(record: EndpointRecord | ComponentRecord) -> dict[str, Any]:
+    return {
+        "endpoint": record.name,
+        "status": record.status,
+        "failure_reason": record.failure_reason,
+        "last_update_failure": record.last_update_failure,
+    }
+
+
+def _engine(engine: Engine) -> dict[str, Any]:
     row: dict[str, Any] = {
         "engine_id": engine.engine_id,
         "model": engine.plan.model,
         "image": engine.plan.image,
         "running": engine.alive,
-        "notes": _notes(engine, supervisor),
     }
     if not engine.launched:
         return row
@@ -53,8 +85,8 @@ def _engine(engine: Engine, supervisor: Supervisor) -> dict[str, Any]:
     }
 
 
-def _notes(engine: Engine, supervisor: Supervisor) -> list[str]:
-    capacity = supervisor.record.capacities.get(engine.plan.variant)
+def _notes(supervisor: Supervisor, variant: str) -> list[str]:
+    capacity = supervisor.record.capacities.get(variant)
     if capacity is not None and capacity.desired_count > 1:
         return [f"{capacity.desired_count} instances asked for, one engine serves"]
     return []

@@ -1,4 +1,4 @@
-"""AddTags, ListTags, DeleteTags for models, endpoint configurations and endpoints."""
+"""AddTags, ListTags, DeleteTags for models, endpoint configurations, endpoints and components."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,44 +1,45 @@
-"""The sentences of FailureReason: AWS's own first, then what the engine said itself."""
+"""The sentences of FailureReason: AWS's own first, then what the engine said itself.
+
+`serves` is what the engine serves, in words: `production variant AllTraffic`.
+"""
 
 FAILURE_REASON_LIMIT = 1024  # FailureReason's maximum length in SageMaker's model
 
 # Seen in aws/sagemaker-python-sdk#787 and awslabs/llm-hosting-container#18.
 _NO_PING = (
-    "The primary container for production variant {variant} did not pass the ping health check. "
+    "The primary container for {serves} did not pass the ping health check. "
     "Please check CloudWatch logs for this endpoint."
 )
 
 
-def no_ping(variant: str, seconds: float, last_words: str) -> str:
+def no_ping(serves: str, seconds: float, last_words: str) -> str:
     """The engine runs but did not answer in time."""
     told = f"It did not answer /ping within {seconds:.0f} s."
-    return _with_words(f"{_NO_PING.format(variant=variant)} {told}", last_words)
+    return _with_words(f"{_NO_PING.format(serves=serves)} {told}", last_words)
 
 
-def no_ping_exited(variant: str, status: int, last_words: str) -> str:
+def no_ping_exited(serves: str, status: int, last_words: str) -> str:
     """The engine ended before it answered."""
-    return _with_words(f"{_NO_PING.format(variant=variant)} It exited with status {status}.", last_words)
+    return _with_words(f"{_NO_PING.format(serves=serves)} It exited with status {status}.", last_words)
 
 
-def no_download(variant: str, seconds: float) -> str:
+def no_download(serves: str, seconds: float) -> str:
     """The model's data did not arrive in time; wording assumed."""
     return (
-        f"The model data for production variant {variant} was not downloaded within {seconds:.0f} s. "
+        f"The model data for {serves} was not downloaded within {seconds:.0f} s. "
         "Raise ModelDataDownloadTimeoutInSeconds (up to 3600)."
     )
 
 
-def launch_failed(variant: str, error: Exception) -> str:
+def launch_failed(serves: str, error: Exception) -> str:
     """The launcher refused: an image or an artifact that is not there."""
     reason = str(error) or type(error).__name__
-    return _limited(
-        f"The primary container for production variant {variant} could not be started: {reason}", ""
-    )
+    return _limited(f"The primary container for {serves} could not be started: {reason}", "")
 
 
-def died(variant: str, how: str, last_words: str) -> str:
+def died(serves: str, how: str, last_words: str) -> str:
     """An engine in service died."""
-    return _with_words(f"The container of production variant {variant} died: it {how}.", last_words)
+    return _with_words(f"The container of {serves} died: it {how}.", last_words)
 
 
 def _with_words(told: str, last_words: str) -> str:
