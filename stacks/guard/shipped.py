@@ -1,4 +1,4 @@
-"""The guard's template as `peagle-sm guard install` sends it, written into the toolkit: no Node is needed then.
+"""The guard's template as `peagle-sm guard install` sends it, written into the toolkit: it needs no Node.
 
 Run as ``python -m stacks.guard.shipped`` (scripts/lib/guard-template) after every change of the stack; a
 test holds the file equal to what this makes.

@@ -21,6 +21,9 @@ USER_AGENT = "peagle-sm"
 CONNECT_TIMEOUT_S = 10
 # A stream may last 8 minutes on SageMaker, and nothing may arrive before its first token.
 RUNTIME_READ_TIMEOUT_S = 490
+# The longest that one of the guard's functions may run (stacks/guard/functions.py), and a bit.
+LAMBDA_READ_TIMEOUT_S = 300
+_READ_TIMEOUTS_S = {"sagemaker-runtime": RUNTIME_READ_TIMEOUT_S, "lambda": LAMBDA_READ_TIMEOUT_S}
 ADMIN_TIMEOUT_S = 10
 
 
@@ -112,8 +115,8 @@ class Session:
                 "connect_timeout": CONNECT_TIMEOUT_S,
                 "user_agent_extra": USER_AGENT,
             }
-            if service == "sagemaker-runtime":
-                options["read_timeout"] = RUNTIME_READ_TIMEOUT_S
+            if service in _READ_TIMEOUTS_S:
+                options["read_timeout"] = _READ_TIMEOUTS_S[service]
             if self.local is not None:
                 # Path-style S3 and no proxy: both would take the call away from this machine.
                 options |= {"s3": {"addressing_style": "path"}, "proxies": {}}
