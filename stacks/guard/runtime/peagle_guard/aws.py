@@ -72,8 +72,8 @@ class Register(Protocol):
     def lock(self, now: datetime, until: datetime) -> bool:
         """Take the sweep's lock; False while another sweep holds it."""
 
-    def unlock(self, now: datetime) -> None:
-        """Give the lock back, and note that the sweep was finished."""
+    def unlock(self, now: datetime, *, finished: bool) -> None:
+        """Give the lock back, and note that the sweep was finished if it was."""
 
 
 class Aws(Protocol):

@@ -1,8 +1,8 @@
 """The timetable: the hours in which an endpoint is on. Pure; daylight saving by zoneinfo.
 
 The tag ``peagle-sm:hours`` holds groups of days and times, and the time zone last, parted by blanks:
-``Mon-Thu 08:00-19:00 Fri 08:00-15:00 Europe/Berlin``. A day after a time begins a new group; times without days are
-every day's. A time that ends at or before its start ends on the next day; 24:00 is the end of the day.
+``Mon-Thu 08:00-19:00 Fri 08:00-15:00 Europe/Berlin``. A day after a time begins a new group; times without
+days are every day's. A time that ends at or before its start ends on the next day; 24:00 is the end of the day.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TIMES = re.compile(r"(\d\d):(\d\d)-(\d\d):(\d\d)")
 
 @dataclass(frozen=True)
 class Range:
-    """Minutes of the day from ``start`` to ``end`` on ``days`` (0 is Monday); end <= start is the next day."""
+    """Minutes of the day from ``start`` to ``end`` on ``days`` (0 is Monday); end <= start: next day."""
 
     days: frozenset[int]
     start: int

@@ -24,8 +24,8 @@ def is_ours(name: str, tags: Mapping[str, str]) -> bool:
 def lifecycle(tags: Mapping[str, str]) -> Lifecycle:
     """Read what the tags ask for.
 
-    A tag that cannot be read falls back to its default and is named in ``faults``: a bad tag must neither turn
-    an endpoint off nor leave it running without a limit.
+    A tag that cannot be read falls back to its default and is named in ``faults``: a bad tag must neither
+    turn an endpoint off nor leave it running without a limit.
     """
     faults: list[str] = []
 

@@ -1,0 +1,81 @@
+"""Acting through the owner: the sweeper deletes nothing itself, it asks another function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from peagle_guard.aws import Aws
+from peagle_guard.records import Lifecycle, Record
+from peagle_guard.settings import Settings
+
+DONE, IN_PROGRESS, REFUSED = "done", "in-progress", "refused"
+
+
+class Refused(Exception):
+    """The owner did not do what it was asked for; the message is its own."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the owner answered; ``started`` is False while it only waits for something else to end."""
+
+    state: str
+    detail: str
+    started: bool = True
+
+
+def turn_off(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record) -> Outcome:
+    """Ask the switch to turn the endpoint off.
+
+    Raises:
+        Refused: it did not.
+    """
+    event = {"action": "off", "stack": lifecycle.stack} if lifecycle.stack else _direct(record)
+    return _ask(aws, settings.switch_function, event)
+
+
+def settle(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record) -> Outcome:
+    """Have the dead-man's schedule of a gone endpoint removed.
+
+    In a stack it went with the endpoint, by CloudFormation. ``expires_at`` keeps a newer one from being taken
+    for it: whoever turned the endpoint on again in the meantime has armed it later.
+
+    Raises:
+        Refused: the switch did not.
+    """
+    if lifecycle.stack or record.created_at is None:
+        return Outcome(DONE, "its stack removes the schedule")
+    expires = record.created_at + lifecycle.max_lifetime
+    if record.expires_at is not None:
+        expires = max(expires, record.expires_at)
+    # It was armed before the endpoint's creation was known to the second: a little later is still it.
+    event = _direct(record) | {"expires_at": (expires + timedelta(minutes=1)).isoformat()}
+    return _ask(aws, settings.switch_function, event)
+
+
+def wake(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record, now: datetime) -> Outcome:
+    """Ask the owner to turn the endpoint on again.
+
+    Raises:
+        Refused: it did not.
+    """
+    if lifecycle.stack:
+        return _ask(aws, settings.switch_function, {"action": "on", "stack": lifecycle.stack})
+    event = {"action": "wake", "endpoint": record.name, "config": record.config_name, "time": now.isoformat()}
+    return _ask(aws, settings.lifetime_function, event)
+
+
+def _direct(record: Record) -> dict[str, Any]:
+    created = record.created_at.isoformat() if record.created_at else ""
+    return {"action": "off", "endpoint": record.name, "arn": record.arn, "created_at": created}
+
+
+def _ask(aws: Aws, function: str, event: Mapping[str, Any]) -> Outcome:
+    answer = aws.invoke(function, event)
+    state, detail = str(answer.get("state")), str(answer.get("detail", ""))
+    if state not in (DONE, IN_PROGRESS):
+        raise Refused(f"{function} answered {state}: {detail}")
+    return Outcome(state, detail, bool(answer.get("started", True)))

@@ -1,0 +1,187 @@
+"""``aws.Aws`` over boto3: one method, one call. The only module of the sweeper that knows boto3's words."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from peagle_guard.aws import Component, Page, Query, Result, Tagged
+from peagle_guard.records import Endpoint
+from peagle_guard.register import DynamoRegister
+from peagle_guard.settings import Settings
+from peagle_guard.tags import MANAGED_BY
+
+_PAGE = 100
+# A sweep has four minutes: no single call may hang for long.
+PATIENT = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 4})
+# An invocation is not repeated: the next sweep is the retry.
+_ONCE = Config(connect_timeout=5, read_timeout=130, retries={"total_max_attempts": 1})
+
+
+class FunctionFailed(Exception):
+    """A Lambda that was invoked raised an error; the message is its own."""
+
+
+class BotoAws:
+    """AWS by boto3; satisfies ``aws.Aws``."""
+
+    def __init__(self, settings: Settings, session: boto3.Session | None = None) -> None:
+        """Take the settings, and a session (the Lambda's own by default)."""
+        session = session or boto3.Session()
+        self._settings = settings
+        self._calls: Counter[str] = Counter()
+        self._sagemaker = self._client(session, "sagemaker")
+        self._tagging = self._client(session, "resourcegroupstaggingapi")
+        self._cloudwatch = self._client(session, "cloudwatch")
+        self._sns = self._client(session, "sns")
+        self._lambda = self._client(session, "lambda", _ONCE)
+        self._register = DynamoRegister(self._client(session, "dynamodb"), settings.table)
+
+    def _client(self, session: boto3.Session, service: str, config: Config = PATIENT) -> Any:
+        client = session.client(service, config=config)  # type: ignore[call-overload]
+        client.meta.events.register("before-call.*.*", self._count)
+        return client
+
+    def _count(self, model: Any, **_: Any) -> None:
+        self._calls[model.name] += 1
+
+    @property
+    def register(self) -> DynamoRegister:
+        """The guard's memory."""
+        return self._register
+
+    @property
+    def calls(self) -> Mapping[str, int]:
+        """How often each operation was called."""
+        return self._calls
+
+    def list_endpoints(self, token: str | None) -> Page[Endpoint]:
+        """ListEndpoints, 100 a page."""
+        answer = self._sagemaker.list_endpoints(MaxResults=_PAGE, **_next(token))
+        return Page(tuple(endpoint_of(row) for row in answer["Endpoints"]), answer.get("NextToken"))
+
+    def describe_endpoint(self, name: str) -> Endpoint | None:
+        """DescribeEndpoint; None where there is none of that name."""
+        return described(self._sagemaker, name)
+
+    def list_components(self, token: str | None) -> Page[Component]:
+        """ListInferenceComponents of all endpoints, 100 a page."""
+        answer = self._sagemaker.list_inference_components(MaxResults=_PAGE, **_next(token))
+        rows = answer["InferenceComponents"]
+        return Page(
+            tuple(Component(r["InferenceComponentName"], r["EndpointName"], r["VariantName"]) for r in rows),
+            answer.get("NextToken"),
+        )
+
+    def tagged_endpoints(self, token: str | None) -> Page[Tagged]:
+        """GetResources for endpoints with our tag, 100 a page."""
+        answer = self._tagging.get_resources(
+            ResourceTypeFilters=["sagemaker:endpoint"],
+            TagFilters=[{"Key": MANAGED_BY, "Values": ["peagle-sm"]}],
+            ResourcesPerPage=_PAGE,
+            **({"PaginationToken": token} if token else {}),
+        )
+        rows = answer["ResourceTagMappingList"]
+        found = tuple(Tagged(row["ResourceARN"], _tags(row["Tags"])) for row in rows)
+        return Page(found, answer.get("PaginationToken") or None)
+
+    def endpoint_tags(self, arn: str) -> Mapping[str, str]:
+        """ListTags: at most 50 tags, so one page of 100 holds them."""
+        return tags_of(self._sagemaker, arn)
+
+    def metric_data(
+        self, queries: Sequence[Query], start: datetime, end: datetime, token: str | None
+    ) -> Page[Result]:
+        """GetMetricData by minute, at most 500 queries."""
+        answer = self._cloudwatch.get_metric_data(
+            MetricDataQueries=[_query(each) for each in queries],
+            StartTime=start,
+            EndTime=end,
+            ScanBy="TimestampAscending",
+            **_next(token),
+        )
+        return Page(tuple(_result(row) for row in answer["MetricDataResults"]), answer.get("NextToken"))
+
+    def invoke(self, function: str, event: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Invoke a Lambda and return its answer.
+
+        Raises:
+            FunctionFailed: the function raised an error, or answered no JSON object.
+        """
+        answer = self._lambda.invoke(FunctionName=function, Payload=json.dumps(event).encode())
+        body = answer["Payload"].read().decode()
+        told = json.loads(body) if body else None
+        if answer.get("FunctionError") or not isinstance(told, dict):
+            raise FunctionFailed(f"{function}: {body[:500]}")
+        return told
+
+    def publish(self, subject: str, text: str) -> None:
+        """Send a notice to the topic."""
+        self._sns.publish(TopicArn=self._settings.topic_arn, Subject=subject, Message=text)
+
+
+def is_missing(error: ClientError) -> bool:
+    """Say whether SageMaker answered that there is no such thing; it has no error code of its own for that."""
+    code, message = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
+    return code in ("ResourceNotFound", "ResourceNotFoundException") or (
+        code == "ValidationException" and "could not find" in message.lower()
+    )
+
+
+def described(sagemaker: Any, name: str) -> Endpoint | None:
+    """DescribeEndpoint; None where there is none of that name."""
+    try:
+        answer = sagemaker.describe_endpoint(EndpointName=name)
+    except ClientError as error:
+        if is_missing(error):
+            return None
+        raise
+    return endpoint_of(answer)
+
+
+def tags_of(sagemaker: Any, arn: str) -> dict[str, str]:
+    """ListTags of one resource of SageMaker."""
+    return _tags(sagemaker.list_tags(ResourceArn=arn, MaxResults=_PAGE)["Tags"])
+
+
+def endpoint_of(row: Mapping[str, Any]) -> Endpoint:
+    """Read an endpoint from a list's row or a description; only the latter has variants."""
+    variants = row.get("ProductionVariants", ())
+    counts = [each["CurrentInstanceCount"] for each in variants if "CurrentInstanceCount" in each]
+    return Endpoint(
+        name=row["EndpointName"],
+        arn=row["EndpointArn"],
+        created_at=row["CreationTime"].astimezone(UTC),
+        modified_at=row["LastModifiedTime"].astimezone(UTC),
+        status=row["EndpointStatus"],
+        config_name=row.get("EndpointConfigName", ""),
+        variants=tuple(each["VariantName"] for each in variants),
+        instances=sum(counts) if counts else None,
+    )
+
+
+def _query(query: Query) -> dict[str, Any]:
+    dimensions = [{"Name": name, "Value": value} for name, value in query.dimensions]
+    metric = {"Namespace": query.namespace, "MetricName": query.metric, "Dimensions": dimensions}
+    return {"Id": query.id, "MetricStat": {"Metric": metric, "Period": 60, "Stat": query.stat}}
+
+
+def _result(row: Mapping[str, Any]) -> Result:
+    stamps = (stamp.astimezone(UTC) for stamp in row["Timestamps"])
+    points = dict(zip(stamps, row["Values"], strict=True))
+    return Result(row["Id"], points, row.get("StatusCode", "Complete") == "Complete")
+
+
+def _tags(rows: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    return {row["Key"]: row["Value"] for row in rows}
+
+
+def _next(token: str | None) -> dict[str, str]:
+    return {"NextToken": token} if token else {}

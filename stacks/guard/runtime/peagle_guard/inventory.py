@@ -1,0 +1,99 @@
+"""What there is: endpoints, their components and tags, and the register, in as few calls as pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from peagle_guard import tags
+from peagle_guard.aws import Aws, Page
+from peagle_guard.records import Endpoint, Record
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """One look at the account; ``components`` is None where they could not be listed."""
+
+    endpoints: Mapping[str, Endpoint]
+    components: Mapping[str, tuple[str, ...]] | None
+    tags: Mapping[str, Mapping[str, str]]
+    records: Mapping[str, Record]
+    faults: tuple[str, ...] = ()
+
+    def tags_of(self, endpoint: Endpoint) -> Mapping[str, str]:
+        """The tags as the tagging API has them; while it lags, those that the register knows."""
+        known = self.tags.get(arn_key(endpoint.arn))
+        if known is not None:
+            return known
+        record = self.records.get(endpoint.name)
+        same = record is not None and record.created_at == endpoint.created_at and same_arn(record, endpoint)
+        return record.tags if record is not None and same else {}
+
+    def with_components(self, endpoint: Endpoint) -> Endpoint:
+        """Return the endpoint with its components."""
+        return replace(endpoint, components=(self.components or {}).get(endpoint.name, ()))
+
+
+def arn_key(arn: str) -> str:
+    """ARNs of endpoints are written in small letters here and there, so letters' case is no difference."""
+    return arn.lower()
+
+
+def same_arn(record: Record, endpoint: Endpoint) -> bool:
+    """Say whether the register means this endpoint's ARN; it may not know one yet."""
+    return not record.arn or arn_key(record.arn) == arn_key(endpoint.arn)
+
+
+def take(aws: Aws) -> Inventory:
+    """Look at everything once.
+
+    Without the list of endpoints or the register nothing can be decided, so their errors are raised. Without the
+    tagging API the register's tags serve; without the components no quiet is proven.
+    """
+    faults: list[str] = []
+    endpoints = {each.name: each for each in _all(aws.list_endpoints)}
+    records = {each.name: each for each in _all(aws.register.scan)}
+    tagged = _attempt("GetResources", lambda: list(_all(aws.tagged_endpoints)), faults)
+    listed = _attempt("ListInferenceComponents", lambda: list(_all(aws.list_components)), faults)
+    components: dict[str, tuple[str, ...]] | None = None
+    if listed is not None:
+        components = {}
+        for each in listed:
+            components[each.endpoint] = (*components.get(each.endpoint, ()), each.name)
+    return Inventory(
+        endpoints=endpoints,
+        components=components,
+        tags={arn_key(each.arn): each.tags for each in tagged or ()},
+        records=records,
+        faults=tuple(faults),
+    )
+
+
+def is_foreign(endpoint: Endpoint, found: Mapping[str, str], record: Record | None) -> str | None:
+    """Say why an endpoint that wears a tag of ours, or is in the register, is not ours; None where it is."""
+    if not tags.is_ours(endpoint.name, found):
+        return "its tags do not name it as peagle-sm's"
+    if record is not None and not same_arn(record, endpoint):
+        return f"the register knows this name under another ARN ({record.arn})"
+    return None
+
+
+def _all(call: Callable[[str | None], Page[T]]) -> Iterator[T]:
+    token: str | None = None
+    while True:
+        page = call(token)
+        yield from page.items
+        token = page.token
+        if token is None:
+            return
+
+
+def _attempt(operation: str, call: Callable[[], list[T]], faults: list[str]) -> list[T] | None:
+    try:
+        return call()
+    except Exception as error:
+        faults.append(f"{operation}: {type(error).__name__}: {error}")
+        return None

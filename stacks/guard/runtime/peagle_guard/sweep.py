@@ -1,0 +1,88 @@
+"""One sweep over all endpoints: look at everything once, decide about each, act on few.
+
+A failure with one endpoint never stops the sweep of the others; it is in the report, and the handler fails at
+the end so that the alarm on errors sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from peagle_guard import looking, tags
+from peagle_guard.acting import Actor
+from peagle_guard.aws import Aws
+from peagle_guard.decide import decide
+from peagle_guard.inventory import Inventory, take
+from peagle_guard.looking import Ours
+from peagle_guard.records import Action, Decision, Evidence, Kind, Record
+from peagle_guard.report import Entry, Report, entry
+from peagle_guard.settings import Settings
+
+# Less than the time between two sweeps, more than the sweeper may run (240 s).
+_LOCKED = timedelta(seconds=250)
+
+
+def sweep(aws: Aws, settings: Settings, now: datetime, dry_run: bool = False) -> Report:
+    """Look at all endpoints of ours at ``now`` and do what is due; a dry run writes and does nothing.
+
+    Raises:
+        Exception: the list of endpoints or the register could not be read, so nothing was decided.
+    """
+    if dry_run:
+        return _sweep(aws, settings, now, dry_run)
+    if not aws.register.lock(now, now + _LOCKED):
+        return Report(now, (), dict(aws.calls), skipped="another sweep is running")
+    finished = False
+    try:
+        report = _sweep(aws, settings, now, dry_run)
+        finished = True
+    finally:
+        aws.register.unlock(now, finished=finished)
+    return report
+
+
+def _sweep(aws: Aws, settings: Settings, now: datetime, dry_run: bool) -> Report:
+    inventory = take(aws)
+    ours, foreign = looking.find_ours(aws, inventory, now)
+    evidence, faults = looking.evidence_of(aws, inventory, ours, now)
+    actor = Actor(aws, settings, inventory, now, dry_run)
+    entries = [
+        *(_one(actor, each, evidence[each.endpoint.name]) for each in ours),
+        *_gone(actor, inventory, {each.endpoint.name for each in ours}),
+        *foreign,
+    ]
+    entries.sort(key=lambda each: each.name)
+    return Report(now, tuple(entries), dict(aws.calls), (*inventory.faults, *faults))
+
+
+def _one(actor: Actor, ours: Ours, evidence: Evidence) -> Entry:
+    decision = decide(ours.endpoint, ours.lifecycle, ours.read, evidence, actor.now)
+    try:
+        decision, faults = actor.act(ours, decision)
+    except Exception as error:
+        faults = (f"{type(error).__name__}: {error}",)
+    return entry(decision, ours.lifecycle, ours.endpoint.status, evidence, (*ours.faults, *faults))
+
+
+def _gone(actor: Actor, inventory: Inventory, ours: set[str]) -> Iterator[Entry]:
+    for record in inventory.records.values():
+        listed = inventory.endpoints.get(record.name)
+        # Somebody else's endpoint of that name: ours is gone, and is not woken.
+        if record.name in ours or (listed is not None and record.gone_at is not None):
+            continue
+        if listed is not None and listed.created_at == record.created_at:
+            continue
+        yield _one_gone(actor, record)
+
+
+def _one_gone(actor: Actor, record: Record) -> Entry:
+    lifecycle = tags.lifecycle(record.tags)
+    decision = decide(None, lifecycle, record, Evidence(Kind.UNKNOWN), actor.now)
+    faults: tuple[str, ...] = ()
+    try:
+        decision, faults = actor.act_on_gone(record, lifecycle, decision)
+    except Exception as error:
+        faults = (f"{type(error).__name__}: {error}",)
+        decision = Decision(Action.NONE, decision.reason, record)
+    return entry(decision, lifecycle, "Gone", None, (*lifecycle.faults, *faults))
