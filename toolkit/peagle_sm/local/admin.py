@@ -24,17 +24,21 @@ class Admin:
         self,
         *,
         status: Callable[[], dict[str, Any]],
+        now: Callable[[], datetime],
         advance: Callable[[float], Awaitable[datetime]],
         shutdown: Callable[[], None],
-        route: Callable[[str, str | None], Route],
+        route: Callable[[str, str | None, str | None], Route],
         logs: EndpointLogs,
+        pretend: Callable[[str, str, str | None], None],
     ) -> None:
         """Take what each route needs."""
         self._status = status
+        self._now = now
         self._advance = advance
         self._shutdown = shutdown
         self._route = route
         self._logs = logs
+        self._pretend = pretend
 
     async def handle(self, request: web.Request) -> web.Response:
         """Answer a request whose path starts with the prefix."""
@@ -42,20 +46,25 @@ class Admin:
         match request.method, parts:
             case "GET", ["status"]:
                 return _json(self._status())
+            case "GET", ["clock"]:
+                return _json({"now": self._now().isoformat()})
             case "POST", ["clock"]:
                 return await self._clock(request)
             case "POST", ["shutdown"]:
                 self._shutdown()
                 return _json({"shutting_down": True})
             case "GET", ["endpoints", name, "metrics"]:
-                return await self._metrics(name, request.query.get("variant"))
+                return await self._metrics(name, request.query.get("variant"), request.query.get("component"))
+            case "POST", ["endpoints", name, "status"]:
+                return await self._status_shown(name, request)
             case "GET", ["endpoints", name, "logs"]:
                 lines = request.query.get("lines", "200")
                 return _json({"lines": self._logs.recent(name, int(lines) if lines.isdigit() else 200)})
         return _json(
             {
-                "message": f"no such route: {request.method} {request.path}; there are GET status, POST "
-                "clock, POST shutdown, GET endpoints/<name>/metrics and GET endpoints/<name>/logs"
+                "message": f"no such route: {request.method} {request.path}; there are GET status, GET "
+                "and POST clock, POST shutdown, GET endpoints/<name>/metrics, GET endpoints/<name>/logs and "
+                "POST endpoints/<name>/status"
             },
             404,
         )
@@ -73,9 +82,22 @@ class Admin:
             )
         return _json({"clock": (await self._advance(seconds)).isoformat()})
 
-    async def _metrics(self, name: str, variant: str | None) -> web.Response:
+    async def _status_shown(self, name: str, request: web.Request) -> web.Response:
+        """For tests: an endpoint in maintenance, or in another status that only AWS brings about."""
         try:
-            url = f"{self._route(name, variant).engine_url}/metrics"
+            body = json.loads(await request.read() or b"{}")
+            status, reason = str(body["status"]), body.get("reason")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return _json({"message": 'send {"status": "SystemUpdating"}, later {"status": "InService"}'}, 400)
+        try:
+            self._pretend(name, status, reason)
+        except ApiError as error:
+            return _json({"message": error.message}, 400)
+        return _json({"status": status})
+
+    async def _metrics(self, name: str, variant: str | None, component: str | None) -> web.Response:
+        try:
+            url = f"{self._route(name, variant, component).engine_url}/metrics"
         except ApiError as error:
             return _json({"message": error.message}, 404)
         try:

@@ -20,7 +20,7 @@ from peagle_sm.local.dataplane import DataPlane, Limits
 from peagle_sm.local.engine import EngineLauncher
 from peagle_sm.local.front import Front
 from peagle_sm.local.jumpstart import jumpstart_addresses
-from peagle_sm.local.launching import Build, Fetch, LazyLauncher, StateBook, UtilisationSampler
+from peagle_sm.local.launching import Build, Fetch, LazyLauncher, Served, StateBook, UtilisationSampler
 from peagle_sm.local.logs import EndpointLogs
 from peagle_sm.local.metrics import Recorder
 from peagle_sm.local.moto_side import Moto
@@ -170,28 +170,26 @@ class Assembly:
             shutdown=shutdown,
             route=self.control.route,
             logs=self._logs,
+            pretend=self.control.pretend,
         )
 
     def _on_event(self, event: Event) -> None:
         if event.kind != "line":
-            where = event.endpoint if event.variant is None else f"{event.endpoint}/{event.variant}"
+            where = "/".join(filter(None, (event.endpoint, event.variant, event.component)))
             log.info("%s: %s (%s): %s", where, event.kind, event.status, event.message)
-            if event.kind == "status":  # whoever reads the logs next wants what led to it
+            if event.kind in ("status", "component-status"):  # whoever reads the logs next wants what led to it
                 self._logs.flush()
         elif event.variant is not None:
-            self._logs.line(event.endpoint, f"{event.variant}/{event.engine_id}", event.message)
+            stream = f"{event.variant}/{event.engine_id}"
+            self._logs.line(event.endpoint, stream, event.message, event.component)
 
     def _write_down(self, pid: int, name: str) -> None:
         if self._book is not None:
             self._book.add(pid, name)
 
-    def _running_engines(self) -> Mapping[int, tuple[str, str]]:
+    def _running_engines(self) -> Mapping[int, Served]:
         rows = self.control.describe_engines()
-        return {
-            row["pid"]: (row["endpoint"], row["variant"])
-            for row in rows
-            if row.get("running") and row.get("pid")
-        }
+        return {row["pid"]: Served.of(row) for row in rows if row.get("running") and row.get("pid")}
 
     async def _model_data_exists(self, uri: str) -> bool:
         return await self._moto.call(self._artifacts.exists, uri)

@@ -17,7 +17,8 @@ import aiohttp
 from aiohttp import web
 
 from peagle_sm.local import awsjson, eventstream
-from peagle_sm.local.control import ApiError, Route
+from peagle_sm.local.control import ApiError, NoCapacity, Route
+from peagle_sm.local.logs import group_of, group_of_component
 from peagle_sm.local.metrics import Invocation, Recorder
 
 # Sent on to the container; AWS strips every other header (API reference of InvokeEndpoint).
@@ -64,7 +65,7 @@ class DataPlane:
     def __init__(
         self,
         *,
-        route: Callable[[str, str | None], Route],
+        route: Callable[[str, str | None, str | None], Route],
         recorder: Recorder,
         account: str,
         region: str,
@@ -98,19 +99,19 @@ class DataPlane:
         try:
             body, route = await self._accept(request, endpoint)
         except ApiError as refused:
-            return awsjson.runtime_error(refused.code, refused.message, refused.status)
-        with route.hold(), self._recorder.invocation(endpoint, route.variant_name, began) as invocation:
+            return self._refused(refused)
+        with route.hold(), self._recorded(route, began) as invocation:
             try:
                 async with asyncio.timeout(self._limits.invoke_s), self._call(request, route, body) as answer:
                     payload = await answer.read()
                     invocation.model_done(answer.status)
             except TimeoutError:
-                return self._model_error(endpoint, invocation, _ModelFailed(0, _TIMED_OUT))
+                return self._model_error(route, invocation, _ModelFailed(0, _TIMED_OUT))
             except aiohttp.ClientError:
-                return self._model_error(endpoint, invocation, _ModelFailed(0, _no_response(endpoint)))
+                return self._model_error(route, invocation, _ModelFailed(0, _no_response(endpoint)))
             if answer.status >= 400:
                 failed = _ModelFailed(answer.status, payload.decode(errors="replace"))
-                return self._model_error(endpoint, invocation, failed)
+                return self._model_error(route, invocation, failed)
             headers = _answer_headers(answer, route)
             headers["Content-Type"] = answer.headers.get("Content-Type", "application/octet-stream")
             return web.Response(body=payload, headers=headers)
@@ -121,8 +122,8 @@ class DataPlane:
         try:
             body, route = await self._accept(request, endpoint)
         except ApiError as refused:
-            return awsjson.runtime_error(refused.code, refused.message, refused.status)
-        with route.hold(), self._recorder.invocation(endpoint, route.variant_name, began) as invocation:
+            return self._refused(refused)
+        with route.hold(), self._recorded(route, began) as invocation:
             deadline = asyncio.get_running_loop().time() + self._limits.stream_s
             try:
                 async with asyncio.timeout_at(deadline) as limit, self._call(request, route, body) as answer:
@@ -132,11 +133,11 @@ class DataPlane:
                     limit.reschedule(None)  # from here on a late engine ends the stream, not the request
                     return await self._relay(request, answer, route, invocation, deadline)
             except TimeoutError:
-                return self._model_error(endpoint, invocation, _ModelFailed(0, _TIMED_OUT))
+                return self._model_error(route, invocation, _ModelFailed(0, _TIMED_OUT))
             except _ModelFailed as failed:
-                return self._model_error(endpoint, invocation, failed)
+                return self._model_error(route, invocation, failed)
             except aiohttp.ClientError:
-                return self._model_error(endpoint, invocation, _ModelFailed(0, _no_response(endpoint)))
+                return self._model_error(route, invocation, _ModelFailed(0, _no_response(endpoint)))
 
     async def _accept(self, request: web.Request, endpoint: str) -> tuple[bytes, Route]:
         """Read the body within the limit and find the engine; ApiError when AWS would refuse."""
@@ -148,7 +149,19 @@ class DataPlane:
                 "1 validation error detected: Value at 'body' failed to satisfy constraint: "
                 f"Member must have length less than or equal to {limit}",
             )
-        return body, self._route(endpoint, request.headers.get("X-Amzn-SageMaker-Target-Variant"))
+        variant = request.headers.get("X-Amzn-SageMaker-Target-Variant")
+        component = request.headers.get("X-Amzn-SageMaker-Inference-Component")
+        return body, self._route(endpoint, variant, component)
+
+    def _refused(self, refused: ApiError) -> web.Response:
+        if isinstance(refused, NoCapacity):
+            self._recorder.no_capacity(refused.component)
+        return awsjson.runtime_error(refused.code, refused.message, refused.status, **refused.members)
+
+    def _recorded(self, route: Route, began: float) -> contextlib.AbstractContextManager[Invocation]:
+        return self._recorder.invocation(
+            route.endpoint_name, route.variant_name, began, route.copies, component=route.component_name
+        )
 
     @contextlib.asynccontextmanager
     async def _call(
@@ -206,10 +219,11 @@ class DataPlane:
         invocation.model_done(answer.status)
         return response
 
-    def _model_error(self, endpoint: str, invocation: Invocation, failed: _ModelFailed) -> web.Response:
+    def _model_error(self, route: Route, invocation: Invocation, failed: _ModelFailed) -> web.Response:
         invocation.model_done(failed.status or 500)
         side = "client" if 400 <= failed.status < 500 else "server"
-        group = f"/aws/sagemaker/Endpoints/{endpoint}"
+        component = route.component_name
+        group = group_of(route.endpoint_name) if component is None else group_of_component(component)
         console = (
             f"https://{self._region}.console.aws.amazon.com/cloudwatch/home?region={self._region}"
             f"#logEventViewer:group={quote(group, safe='/')}"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import psutil
 
@@ -95,11 +97,34 @@ class LazyLauncher:
             listener(line)
 
 
+@dataclass(frozen=True)
+class Served:
+    """What an engine serves; for an inference component also what it reserved (None: the whole machine)."""
+
+    endpoint: str
+    variant: str
+    component: str | None = None
+    cpu_cores: float | None = None
+    memory_mb: float | None = None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Served:
+        """Read a row of the control plane's engines."""
+        reserved = row.get("reserved", {})
+        return cls(
+            row["endpoint"],
+            row["variant"],
+            row.get("component"),
+            reserved.get("cpu_cores"),
+            reserved.get("memory_mb"),
+        )
+
+
 class UtilisationSampler:
     """CPU and memory of engines' whole process groups, between two calls of ``sample``."""
 
-    def __init__(self, engines: Callable[[], Mapping[int, tuple[str, str]]]) -> None:
-        """Take what lists the running engines: leader's process id -> (endpoint, variant)."""
+    def __init__(self, engines: Callable[[], Mapping[int, Served]]) -> None:
+        """Take what lists the running engines: leader's process id -> what it serves."""
         self._engines = engines
         self._known: dict[int, psutil.Process] = {}
 
@@ -108,7 +133,7 @@ class UtilisationSampler:
         used = []
         seen: dict[int, psutil.Process] = {}
         total = psutil.virtual_memory().total
-        for pid, (endpoint, variant) in self._engines().items():
+        for pid, served in self._engines().items():
             leader = Process.of(pid)
             cpu, memory = 0.0, 0
             for process in group_members(leader) if leader else []:
@@ -118,6 +143,18 @@ class UtilisationSampler:
                     memory += process.memory_info().rss
                 except psutil.Error:
                     continue
-            used.append(Utilisation(endpoint, variant, cpu, 100 * memory / total))
+            cores = served.cpu_cores or psutil.cpu_count() or 1
+            room = served.memory_mb * 2**20 if served.memory_mb else total
+            used.append(
+                Utilisation(
+                    served.endpoint,
+                    served.variant,
+                    cpu,
+                    100 * memory / total,
+                    served.component,
+                    min(100.0, cpu / cores),
+                    min(100.0, 100 * memory / room),
+                )
+            )
         self._known = seen
         return used

@@ -1,4 +1,4 @@
-"""The engines' output as CloudWatch Logs: group ``/aws/sagemaker/Endpoints/<endpoint>``."""
+"""The engines' output as CloudWatch Logs: a group for each endpoint, and one for each inference component."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ def group_of(endpoint: str) -> str:
     return f"/aws/sagemaker/Endpoints/{endpoint}"
 
 
+def group_of_component(component: str) -> str:
+    """Name the log group of an inference component."""
+    return f"/aws/sagemaker/InferenceComponents/{component}"
+
+
 class EndpointLogs:
     """Takes lines from engines and gives them to CloudWatch Logs in batches."""
 
@@ -29,12 +34,13 @@ class EndpointLogs:
         self._waiting: dict[tuple[str, str], list[tuple[int, str]]] = {}
         self._recent: dict[str, deque[str]] = {}
 
-    def line(self, endpoint: str, stream: str, text: str) -> None:
+    def line(self, endpoint: str, stream: str, text: str, component: str | None = None) -> None:
         """Take one line of an engine's output (callable from any thread)."""
+        group = group_of(endpoint) if component is None else group_of_component(component)
         self._recent.setdefault(endpoint, deque(maxlen=_KEPT_LINES)).append(text)
         if text.strip():  # CloudWatch refuses empty events
             at = int(self._now().timestamp() * 1000)
-            self._waiting.setdefault((endpoint, stream), []).append((at, text[:_LONGEST_EVENT]))
+            self._waiting.setdefault((group, stream), []).append((at, text[:_LONGEST_EVENT]))
 
     def recent(self, endpoint: str, lines: int) -> list[str]:
         """Give the last lines of an endpoint's engines, oldest first; empty when there are none."""
@@ -44,5 +50,5 @@ class EndpointLogs:
     def flush(self) -> None:
         """Hand every waiting line over."""
         waiting, self._waiting = self._waiting, {}
-        for (endpoint, stream), events in waiting.items():
-            self._store(group_of(endpoint), stream, events)
+        for (group, stream), events in waiting.items():
+            self._store(group, stream, events)

@@ -17,12 +17,14 @@ from typing import Any
 
 INVOCATIONS = "AWS/SageMaker"
 UTILISATION = "/aws/sagemaker/Endpoints"
+COMPONENT_UTILISATION = "/aws/sagemaker/InferenceComponents"
 
 # The most minutes filled after the local clock jumped: one week.
 _MOST_MINUTES = 7 * 24 * 60
 
 Sink = Callable[[str, list[dict[str, Any]]], None]
-Key = tuple[str, str]
+# Endpoint, variant, and the inference component when the endpoint hosts them.
+Key = tuple[str, str, str | None]
 
 
 @dataclass
@@ -54,12 +56,18 @@ class Invocation:
 
 @dataclass(frozen=True)
 class Utilisation:
-    """What one variant's engine uses: percent of one core (so up to 100 x cores), percent of memory."""
+    """What one engine uses: percent of one core (so up to 100 x cores), percent of the machine's memory.
+
+    For an inference component also percent of what it reserved, 0 to 100.
+    """
 
     endpoint: str
     variant: str
     cpu_percent: float
     memory_percent: float
+    component: str | None = None
+    cpu_normalised: float = 0.0
+    memory_normalised: float = 0.0
 
 
 class Recorder:
@@ -73,14 +81,25 @@ class Recorder:
         self._sink = sink
         self._timer = timer
         self._in_flight: Counter[Key] = Counter()
+        self._copies: dict[Key, int] = {}
         self._minute = _minute_of(now())
 
     @contextmanager
     def invocation(
-        self, endpoint: str, variant: str, began: float, instances: int = 1
+        self,
+        endpoint: str,
+        variant: str,
+        began: float,
+        instances: int = 1,
+        *,
+        component: str | None = None,
     ) -> Iterator[Invocation]:
-        """Follow one request to the model from its arrival (``began``) to its end, and record it."""
-        key = (endpoint, variant)
+        """Follow one request to the model from its arrival (``began``) to its end, and record it.
+
+        ``instances`` serve the variant; for a component it is the number of its copies.
+        """
+        key = (endpoint, variant, component)
+        self._copies[key] = instances
         self._in_flight[key] += 1
         self._concurrency(key, _minute_of(self._now()))
         current = Invocation(began=began, model_began=self._timer(), timer=self._timer)
@@ -89,6 +108,11 @@ class Recorder:
         finally:
             self._in_flight[key] -= 1
             self._record(key, current, instances)
+
+    def no_capacity(self, component: str) -> None:
+        """Record a request that found no copy of the component; what wakes one from zero watches this."""
+        dimensions, at = [_component_dimension(component)], _minute_of(self._now())
+        self._sink(INVOCATIONS, [_datum("NoCapacityInvocationFailures", 1, "None", dimensions, at)])
 
     def minutes_passed(self, sample: Callable[[], Sequence[Utilisation]]) -> int:
         """Record every minute that ended since the last call; say how many.
@@ -106,21 +130,40 @@ class Recorder:
             for key, running in self._in_flight.items():
                 if running:
                     self._concurrency(key, at)
-            for use in used:
-                dimensions = _dimensions((use.endpoint, use.variant))
-                self._sink(
-                    UTILISATION,
-                    [
-                        _datum("CPUUtilization", use.cpu_percent, "Percent", dimensions, at),
-                        _datum("MemoryUtilization", use.memory_percent, "Percent", dimensions, at),
-                    ],
-                )
+            self._used(used, at)
         self._minute = minute
         return passed
 
+    def _used(self, used: Sequence[Utilisation], at: datetime) -> None:
+        """Variants by what all of their engines use together, components by what each of them does."""
+        variants: dict[tuple[str, str], tuple[float, float]] = {}
+        for use in used:
+            cpu, memory = variants.get((use.endpoint, use.variant), (0.0, 0.0))
+            variants[use.endpoint, use.variant] = (cpu + use.cpu_percent, memory + use.memory_percent)
+            if use.component is not None:
+                shares = (
+                    ("CPUUtilizationNormalized", use.cpu_normalised),
+                    ("MemoryUtilizationNormalized", use.memory_normalised),
+                )
+                dimensions = [_component_dimension(use.component)]
+                data = [_datum(name, value, "Percent", dimensions, at) for name, value in shares]
+                self._sink(COMPONENT_UTILISATION, data)
+        for (endpoint, variant), (cpu, memory) in variants.items():
+            dimensions = _dimensions((endpoint, variant, None))
+            self._sink(
+                UTILISATION,
+                [
+                    _datum("CPUUtilization", cpu, "Percent", dimensions, at),
+                    _datum("MemoryUtilization", memory, "Percent", dimensions, at),
+                ],
+            )
+
     def _concurrency(self, key: Key, at: datetime) -> None:
         running = float(self._in_flight[key])
-        self._sink(INVOCATIONS, [_datum("ConcurrentRequestsPerModel", running, "None", _dimensions(key), at)])
+        name = "ConcurrentRequestsPerModel"
+        if key[2] is not None:
+            name, running = "ConcurrentRequestsPerCopy", running / self._copies[key]
+        self._sink(INVOCATIONS, [_datum(name, running, "None", _dimensions(key), at)])
 
     def _record(self, key: Key, done: Invocation, instances: int) -> None:
         ended = self._timer()
@@ -129,7 +172,7 @@ class Recorder:
         status = done.status or 0
         values: list[tuple[str, float, str]] = [
             ("Invocations", 1, "None"),
-            ("InvocationsPerInstance", 1 / instances, "None"),
+            ("InvocationsPerCopy" if key[2] else "InvocationsPerInstance", 1 / instances, "None"),
             ("Invocation4XXErrors", float(400 <= status < 500), "None"),
             ("Invocation5XXErrors", float(status >= 500), "None"),
             ("InvocationModelErrors", float(status >= 400), "None"),
@@ -149,7 +192,13 @@ def _minute_of(moment: datetime) -> datetime:
     return moment.replace(second=0, microsecond=0)
 
 
+def _component_dimension(name: str) -> dict[str, str]:
+    return {"Name": "InferenceComponentName", "Value": name}
+
+
 def _dimensions(key: Key) -> list[dict[str, str]]:
+    if key[2] is not None:
+        return [_component_dimension(key[2])]
     return [{"Name": "EndpointName", "Value": key[0]}, {"Name": "VariantName", "Value": key[1]}]
 
 

@@ -18,6 +18,8 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
+from peagle_sm.local.moto_autoscaling import know_inference_components
+
 # How many requests moto may work on at once.
 _THREADS = 8
 # A PutMetricData or S3 upload beyond this is refused; S3's own limit for one PUT is 5 GB.
@@ -50,6 +52,7 @@ class Moto:
 
         moto_api_backend.reset()
         _lay_cloudwatch_rules()
+        know_inference_components()
         with self._lock:
             self._app = DomainDispatcherApplication(create_backend_app)
 

@@ -1,6 +1,6 @@
 """What runs behind the endpoints, for people: more than AWS would tell."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from .component_life import ComponentLife
@@ -45,6 +45,7 @@ def _component_rows(endpoint: str, life: ComponentLife) -> Iterator[dict[str, An
         "variant": record.variant,
         "component": record.name,
         "copies": record.current_copies,
+        "reserved": _reserved(record.specification["ComputeResourceRequirements"]),
     }
     copies = record.current_copies
     notes = [f"{copies} copies asked for, one engine serves"] if copies > 1 else []
@@ -54,6 +55,14 @@ def _component_rows(endpoint: str, life: ComponentLife) -> Iterator[dict[str, An
         yield shared | {"role": role, "notes": notes} | _engine(engine)
     if not shown:
         yield shared | {"role": "none"}
+
+
+def _reserved(needs: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "cpu_cores": needs.get("NumberOfCpuCoresRequired"),
+        "memory_mb": needs["MinMemoryRequiredInMb"],
+        "accelerators": needs.get("NumberOfAcceleratorDevicesRequired"),
+    }
 
 
 def _shared(record: EndpointRecord | ComponentRecord) -> dict[str, Any]:
