@@ -1,0 +1,36 @@
+"""What goes wrong in the local CloudFormation.
+
+TemplateError         a template, a parameter or a value is not right; the API tells it as ValidationError
+CloudFormationError   an answer of the API other than success, with AWS's own code
+Interrupted           the server ends; whatever was going on stays as it is
+"""
+
+from __future__ import annotations
+
+
+class TemplateError(Exception):
+    """A template cannot be used as it is; the text is what AWS says of it."""
+
+
+class CloudFormationError(Exception):
+    """An error answer of the API."""
+
+    def __init__(self, code: str, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.status = status
+
+
+class Interrupted(Exception):
+    """The server is being shut down while a stack's operation goes on."""
+
+
+def invalid(message: str) -> CloudFormationError:
+    """Make AWS's most common refusal."""
+    return CloudFormationError("ValidationError", message)
+
+
+def no_such_stack(name: str) -> CloudFormationError:
+    """Refuse a stack that is not there."""
+    return invalid(f"Stack with id {name} does not exist")
