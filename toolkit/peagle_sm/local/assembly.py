@@ -15,16 +15,21 @@ from peagle_sm.local import state
 from peagle_sm.local.admin import Admin
 from peagle_sm.local.building import build_engine
 from peagle_sm.local.clock import LocalClock
+from peagle_sm.local.cloudformation.clients import Clients
+from peagle_sm.local.cloudformation.drafts import Sources
+from peagle_sm.local.cloudformation.service import CloudFormation
+from peagle_sm.local.cloudformation.types import RegisteredTypes
 from peagle_sm.local.control import ControlPlane, EngineLauncherProtocol, Event, Timing
 from peagle_sm.local.dataplane import DataPlane, Limits
 from peagle_sm.local.engine import EngineLauncher
 from peagle_sm.local.front import Front
 from peagle_sm.local.jumpstart import jumpstart_addresses
+from peagle_sm.local.lambdas import InvokeApi, Lambdas
 from peagle_sm.local.launching import Build, Fetch, LazyLauncher, Served, StateBook, UtilisationSampler
 from peagle_sm.local.logs import EndpointLogs
 from peagle_sm.local.metrics import Recorder
 from peagle_sm.local.moto_side import Moto
-from peagle_sm.local.moto_stores import Artifacts, Roles, Schedules, send_to_queue
+from peagle_sm.local.moto_stores import Artifacts, Parameters, Roles, Schedules, send_to_queue
 from peagle_sm.local.paths import weights_dir
 from peagle_sm.local.scheduler import Scheduler
 from peagle_sm.local.seed import Seeded, seed
@@ -84,11 +89,20 @@ class Assembly:
             remove=schedules.remove,
             dead_letter=lambda queue, body, about: send_to_queue(self._moto, queue, body, dict(about)),
         )
+        self._cloudformation = self._make_cloudformation()
+        self._lambdas = Lambdas(
+            moto=self._moto,
+            clock=self._clock,
+            url=self._url,
+            directory=state.work_dir(options.port) / "lambdas",
+        )
         self.front = Front(
             region=REGION,
             control=self.control.handle,
             runtime=self._data_plane,
             admin=self._admin(shutdown).handle,
+            cloudformation=self._cloudformation.handle,
+            lambdas=InvokeApi(self._lambdas),
             moto=self._moto.handle,
             trusts=Roles(self._moto).trusts,
             schedules_changed=self._scheduler.tick,
@@ -100,6 +114,7 @@ class Assembly:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(mode=0o700)
         await self._moto.call(self._moto.load)
+        await self._moto.call(self._lambdas.open)
         addresses = jumpstart_addresses(REGION)
         self._seeded = await self._moto.call(seed, self._moto, self._options.weights, addresses)
         log.info("%s", self._seeded.weights)
@@ -117,6 +132,9 @@ class Assembly:
         if self._beat is not None:
             self._beat.cancel()
             await asyncio.gather(self._beat, return_exceptions=True)
+        # Stacks' operations wait for endpoints and functions: they end first.
+        await self._cloudformation.close()
+        await self._lambdas.close()
         await self.control.close()
         await self._launcher.close()
         await self._data_plane.close()
@@ -128,7 +146,7 @@ class Assembly:
             raise RuntimeError("the server has not been opened")
         port = self._options.port
         return LocalStatus(
-            endpoint_url=f"http://localhost:{port}",
+            endpoint_url=self._url,
             region=REGION,
             account=ACCOUNT,
             role_arn=self._seeded.role_arn,
@@ -142,6 +160,24 @@ class Assembly:
             clock=self._clock.now().isoformat(),
             clock_ahead_s=self._clock.ahead_seconds,
             engines=self.control.describe_engines(),
+        )
+
+    @property
+    def _url(self) -> str:
+        return f"http://localhost:{self._options.port}"
+
+    def _make_cloudformation(self) -> CloudFormation:
+        return CloudFormation(
+            account=ACCOUNT,
+            region=REGION,
+            now=self._clock.now,
+            types=RegisteredTypes(),
+            connect=Clients(self._url, REGION).connect,
+            sources=Sources(
+                read_object=self._artifacts.read,
+                stored=Parameters(self._moto).value,
+                trusts=Roles(self._moto).trusts,
+            ),
         )
 
     def _control_plane(self) -> ControlPlane:
@@ -166,6 +202,7 @@ class Assembly:
     def _admin(self, shutdown: Callable[[], None]) -> Admin:
         return Admin(
             status=lambda: self.status().to_dict(),
+            now=self._clock.now,
             advance=self._advance,
             shutdown=shutdown,
             route=self.control.route,
@@ -177,7 +214,10 @@ class Assembly:
         if event.kind != "line":
             where = "/".join(filter(None, (event.endpoint, event.variant, event.component)))
             log.info("%s: %s (%s): %s", where, event.kind, event.status, event.message)
-            if event.kind in ("status", "component-status"):  # whoever reads the logs next wants what led to it
+            if event.kind in (
+                "status",
+                "component-status",
+            ):  # whoever reads the logs next wants what led to it
                 self._logs.flush()
         elif event.variant is not None:
             stream = f"{event.variant}/{event.engine_id}"

@@ -1,6 +1,7 @@
 """The one port: decides for every request who answers it.
 
-SageMaker's control plane and runtime are ours, ``/_peagle/`` is for `peagle-sm local`, the rest is moto's.
+SageMaker's control plane and runtime, CloudFormation and Lambda's Invoke are ours, ``/_peagle/`` is for
+`peagle-sm local`, the rest is moto's.
 """
 
 from __future__ import annotations
@@ -36,6 +37,16 @@ class Runtime(Protocol):
         """Answer InvokeEndpointWithResponseStream."""
 
 
+class Invocations(Protocol):
+    """What runs Lambda functions."""
+
+    def takes(self, request: web.Request) -> bool:
+        """Say whether a request is an invocation; everything else about functions is moto's."""
+
+    async def handle(self, request: web.Request) -> web.Response:
+        """Answer an invocation."""
+
+
 class Front:
     """Dispatches requests."""
 
@@ -46,6 +57,8 @@ class Front:
         control: Control,
         runtime: Runtime,
         admin: Handler,
+        cloudformation: Handler,
+        lambdas: Invocations,
         moto: Handler,
         trusts: Callable[[str, str], bool],
         schedules_changed: Callable[[], Awaitable[None]],
@@ -55,6 +68,8 @@ class Front:
         self._control = control
         self._runtime = runtime
         self._admin = admin
+        self._cloudformation = cloudformation
+        self._lambdas = lambdas
         self._moto = moto
         self._trusts = trusts
         self._schedules_changed = schedules_changed
@@ -80,6 +95,10 @@ class Front:
             return self._refusal(caller) or await self._sagemaker(request)
         if request.path.startswith("/endpoints/") and (caller is None or caller.service == "sagemaker"):
             return self._refusal(caller, runtime=True) or await self._invocation(request)
+        if caller is not None and caller.service == "cloudformation":
+            return self._refusal(caller) or await self._cloudformation(request)
+        if caller is not None and caller.service == "lambda" and self._lambdas.takes(request):
+            return await self._lambdas.handle(request)
         if caller is not None and caller.service == "scheduler":
             return await self._schedule(request)
         if request.path.startswith("/moto-api"):

@@ -1,4 +1,4 @@
-"""What other parts of the local SageMaker want of moto's stores: S3 objects, IAM roles, schedules, queues."""
+"""What the local SageMaker's other parts want of moto: objects, roles, parameters, schedules, queues."""
 
 from __future__ import annotations
 
@@ -51,6 +51,14 @@ class Artifacts:
             return bool(self._keys(uri))
         except ValueError:
             return False
+
+    def read(self, bucket: str, key: str) -> bytes | None:
+        """Give an object's bytes; None when it is not there."""
+        store = self._moto.backend("s3")
+        if bucket not in store.buckets:
+            return None
+        found = store.get_object(bucket, key)
+        return None if found is None else bytes(found.value)
 
     def download(self, uri: str, directory: Path) -> None:
         """Copy an object, or everything under a prefix, into a directory.
@@ -122,6 +130,19 @@ def _services(statement: dict[str, Any]) -> list[str]:
     principal = statement.get("Principal", {})
     found = principal.get("Service", []) if isinstance(principal, dict) else []
     return found if isinstance(found, list) else [found]
+
+
+class Parameters:
+    """The Parameter Store in moto."""
+
+    def __init__(self, moto: Moto) -> None:
+        """Take the moto whose Parameter Store to use."""
+        self._moto = moto
+
+    def value(self, name: str) -> str | None:
+        """Give a parameter's value; None when there is none of that name."""
+        found = self._moto.backend("ssm").get_parameter(name)
+        return None if found is None else str(found.value)
 
 
 class Schedules:
