@@ -114,7 +114,6 @@ class Assembly:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(mode=0o700)
         await self._moto.call(self._moto.load)
-        await self._moto.call(self._lambdas.open)
         addresses = jumpstart_addresses(REGION)
         self._seeded = await self._moto.call(seed, self._moto, self._options.weights, addresses)
         log.info("%s", self._seeded.weights)

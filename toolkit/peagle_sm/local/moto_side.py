@@ -19,6 +19,7 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from peagle_sm.local.moto_autoscaling import know_inference_components
+from peagle_sm.local.moto_rules import lay_rules
 
 # How many requests moto may work on at once.
 _THREADS = 8
@@ -52,6 +53,7 @@ class Moto:
 
         moto_api_backend.reset()
         _lay_cloudwatch_rules()
+        lay_rules()
         know_inference_components()
         with self._lock:
             self._app = DomainDispatcherApplication(create_backend_app)

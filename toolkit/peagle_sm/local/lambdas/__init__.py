@@ -1,7 +1,7 @@
 """Lambda functions that run their deployed code in an interpreter of their own.
 
 For the assembly: ``lambdas = Lambdas(moto=…, clock=…, url="http://localhost:PORT", directory=…)``,
-``lambdas.open()`` once moto is loaded, ``await lambdas.close()`` at the end. The front gives requests for
+``await lambdas.close()`` at the end. The front gives requests for
 which ``InvokeApi(lambdas).takes(request)`` to its ``handle``. The scheduler takes ``lambdas`` itself.
 """
 

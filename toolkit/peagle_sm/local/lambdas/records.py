@@ -24,6 +24,7 @@ class Function:
         code_hash: of the zip file, as Lambda gives it (SHA-256, base 64).
         timeout_s: seconds that an invocation may take.
         reserved: the most invocations at once; 0 refuses all, None sets no limit.
+        log_group: of its output in CloudWatch Logs.
         retries: how often an asynchronous event is tried again after an error of the function.
         oldest_s: how long an asynchronous event is kept, in seconds.
         dead_letter_arn: the queue or topic for events that could not be handled.
@@ -40,15 +41,11 @@ class Function:
     timeout_s: int
     memory_mb: int
     reserved: int | None
+    log_group: str
     retries: int = 2
     oldest_s: int = 21_600
     dead_letter_arn: str | None = None
     on_failure_arn: str | None = None
-
-    @property
-    def log_group(self) -> str:
-        """The log group of its output."""
-        return f"/aws/lambda/{self.name}"
 
 
 class Functions:
@@ -78,8 +75,11 @@ def _read(kept: Any) -> Function:
     # moto answers the first of the asynchronous settings it was given, so the last one is the valid one.
     events = kept.event_invoke_config[-1].config if kept.event_invoke_config else {}
     reserved = kept.reserved_concurrency
+    config = getattr(kept, "peagle_config", {})
+    name = kept.function_name
     return Function(
-        name=kept.function_name,
+        name=name,
+        log_group=(config.get("LoggingConfig") or {}).get("LogGroup") or f"/aws/lambda/{name}",
         arn=kept.function_arn,
         handler=str(kept.handler),
         runtime=str(kept.run_time),
@@ -91,6 +91,6 @@ def _read(kept: Any) -> Function:
         reserved=None if reserved is None else int(reserved),
         retries=int(events.get("MaximumRetryAttempts", 2)),
         oldest_s=int(events.get("MaximumEventAgeInSeconds", 21_600)),
-        dead_letter_arn=getattr(kept, "peagle_dead_letter", None),
+        dead_letter_arn=(config.get("DeadLetterConfig") or {}).get("TargetArn") or None,
         on_failure_arn=events.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination"),
     )

@@ -25,6 +25,8 @@ _CHILD = Path(__file__).with_name("child.py")
 _SITE = Path(boto3.__file__).resolve().parents[1]
 # Until the handler is called. Lambda allows 10 s; an interpreter on a machine that is busy may need more.
 _INIT_S = 60.0
+# For an interpreter that has closed its pipe to be gone.
+_EXIT_S = 1.0
 _MOST_OUTPUT = 4 * 1024 * 1024
 
 
@@ -55,6 +57,11 @@ class _Report:
     result: str | None = None
     error: dict[str, Any] | None = None
     started: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def silent(self) -> bool:
+        """Whether neither a result nor an error was told."""
+        return self.result is None and self.error is None
 
 
 class Runner:
@@ -115,6 +122,8 @@ class Runner:
             await _feed(process, task)
             in_time = await _in_time(told, report, function.timeout_s)
             took_ms = (monotonic() - (report.began or report.born)) * 1000
+            if in_time and report.silent:  # it is ending by itself: let its exit status say how
+                await asyncio.wait({asyncio.create_task(process.wait())}, timeout=_EXIT_S)
         finally:
             _kill_group(process.pid)
             await asyncio.gather(told, printed, return_exceptions=True)

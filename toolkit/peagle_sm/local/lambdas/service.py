@@ -15,7 +15,6 @@ from peagle_sm.local.control import ApiError
 from peagle_sm.local.lambdas.events import Event, EventQueue
 from peagle_sm.local.lambdas.letters import Letters
 from peagle_sm.local.lambdas.records import Function, Functions
-from peagle_sm.local.lambdas.rules import lay_lambda_rules
 from peagle_sm.local.lambdas.runner import Outcome, Runner
 from peagle_sm.local.lambdas.telling import Teller
 from peagle_sm.local.moto_side import Moto
@@ -24,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Lambdas:
-    """The functions of one server. Everything but ``open`` runs in the server's loop."""
+    """The functions of one server. All of it runs in the server's loop."""
 
     def __init__(self, *, moto: Moto, clock: LocalClock, url: str, directory: Path) -> None:
         """Take moto, whose functions these are, the server's URL, and a folder for unpacked code."""
@@ -33,10 +32,6 @@ class Lambdas:
         self._teller = Teller(moto, clock)
         self._running: Counter[str] = Counter()
         self._queue = EventQueue(clock=clock, attempt=self._attempt, give_up=Letters(moto, clock).give_up)
-
-    def open(self) -> None:
-        """Lay our rules over moto's Lambda; call it once moto is loaded, from any thread."""
-        lay_lambda_rules()
 
     async def close(self) -> None:
         """End every invocation."""

@@ -11,11 +11,17 @@ Properties = Mapping[str, Any]
 
 
 class ResourceFailure(Exception):
-    """A resource could not be made, changed or deleted; ``reason`` is what the stack's event says."""
+    """A resource could not be made, changed or deleted.
 
-    def __init__(self, reason: str) -> None:
+    Attributes:
+        reason: what the stack's event says.
+        physical_id: of something that a failed creation left standing, so that a rollback deletes it.
+    """
+
+    def __init__(self, reason: str, *, physical_id: str | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.physical_id = physical_id
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -63,14 +63,29 @@ def _text(value: Any) -> Any:
     return str(value) if isinstance(value, int | float) else value
 
 
-@contextmanager
-def gone_is_fine(*codes: str) -> Iterator[None]:
+def refuse_others(properties: Properties, known: Iterable[str], type_name: str) -> None:
+    """Refuse properties that a handler would otherwise pass over in silence."""
+    others = sorted(properties.keys() - set(known))
+    if others:
+        raise ResourceFailure(
+            f"the local CloudFormation does not set {', '.join(others)} of {type_name}; "
+            f"it sets {', '.join(sorted(known))}"
+        )
+
+
+class gone_is_fine:
     """Pass over the errors by which a service says that something is not there."""
-    try:
-        yield
-    except ClientError as error:
-        if error.response["Error"]["Code"] not in codes:
-            raise
+
+    def __init__(self, *codes: str) -> None:
+        """Take the error codes to pass over."""
+        self._codes = codes
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> bool:
+        """Pass over the error when it is one of those."""
+        return isinstance(error, ClientError) and error.response["Error"]["Code"] in self._codes
 
 
 @contextmanager

@@ -4,7 +4,24 @@ from __future__ import annotations
 
 from functools import cache
 
-from peagle_sm.local.cloudformation.resources import metadata
+from peagle_sm.local.cloudformation.resources import (
+    autoscaling,
+    cloudwatch,
+    components,
+    dynamodb,
+    ecr,
+    iam,
+    kms,
+    lambda_,
+    logs,
+    metadata,
+    s3,
+    sagemaker,
+    schedules,
+    sns,
+    sqs,
+    ssm,
+)
 from peagle_sm.local.cloudformation.resources.base import (
     Created,
     Handler,
@@ -13,11 +30,32 @@ from peagle_sm.local.cloudformation.resources.base import (
     ResourceContext,
 )
 from peagle_sm.local.cloudformation.resources.calls import told_as_aws_does
+from peagle_sm.local.cloudformation.resources.custom import CustomResource
 from peagle_sm.local.cloudformation.resources.schemas import immutable_properties
 
 _CUSTOM_PREFIX = "Custom::"
 
-_KINDS: dict[str, Kind] = {**metadata.KINDS}
+_CUSTOM = "AWS::CloudFormation::CustomResource"
+
+_KINDS: dict[str, Kind] = {
+    **autoscaling.KINDS,
+    **cloudwatch.KINDS,
+    **components.KINDS,
+    **dynamodb.KINDS,
+    **ecr.KINDS,
+    **iam.KINDS,
+    **kms.KINDS,
+    **lambda_.KINDS,
+    **logs.KINDS,
+    **metadata.KINDS,
+    **s3.KINDS,
+    **sagemaker.KINDS,
+    **schedules.KINDS,
+    **sns.KINDS,
+    **sqs.KINDS,
+    **ssm.KINDS,
+    _CUSTOM: CustomResource(_CUSTOM),
+}
 
 
 def type_names() -> frozenset[str]:
@@ -28,16 +66,18 @@ def type_names() -> frozenset[str]:
 @cache
 def handler_for(type_name: str) -> Handler | None:
     """Give the handler of a type; None for a type that the local CloudFormation does not have."""
+    if type_name.startswith(_CUSTOM_PREFIX) or type_name == _CUSTOM:
+        return _Careful(type_name, frozenset(), CustomResource(type_name))
     kind = _KINDS.get(type_name)
-    return None if kind is None else _Careful(type_name, kind)
+    return None if kind is None else _Careful(type_name, immutable_properties(type_name), kind)
 
 
 class _Careful:
-    """A kind whose services' refusals come out as ResourceFailure, with its schema's immutable properties."""
+    """A kind whose services' refusals come out as ResourceFailure."""
 
-    def __init__(self, type_name: str, kind: Kind) -> None:
+    def __init__(self, type_name: str, immutable: frozenset[str], kind: Kind) -> None:
         self.type_name = type_name
-        self.immutable = immutable_properties(type_name)
+        self.immutable = immutable
         self._kind = kind
 
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:

@@ -1,0 +1,82 @@
+"""What moto leaves out and the local stacks need, laid over it once in a process."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+_MARK = "peagle_rules"
+
+
+def lay_rules() -> None:
+    """Lay the rules for Lambda's records and for AWS's own IAM policies; doing it twice changes nothing."""
+    _lay_lambda_rules()
+    _lay_iam_rules()
+
+
+def _lay_lambda_rules() -> None:
+    """Have functions keep and show DeadLetterConfig and LoggingConfig."""
+    from moto.awslambda.models import LambdaFunction
+
+    if getattr(LambdaFunction, _MARK, False):
+        return
+
+    begin, change, show = (
+        LambdaFunction.__init__,
+        LambdaFunction.update_configuration,
+        LambdaFunction.get_configuration,
+    )
+
+    def __init__(self: Any, account_id: str, spec: dict[str, Any], *more: Any, **others: Any) -> None:
+        self.peagle_config = _kept(spec)
+        begin(self, account_id, spec, *more, **others)
+
+    def update_configuration(self: Any, config_updates: dict[str, Any]) -> Any:
+        self.peagle_config = {**self.peagle_config, **_kept(config_updates)}
+        change(self, config_updates)
+        return self.get_configuration()
+
+    def get_configuration(self: Any, on_create: bool = False) -> dict[str, Any]:
+        return {**show(self, on_create), **{key: value for key, value in self.peagle_config.items() if value}}
+
+    LambdaFunction.__init__ = __init__
+    LambdaFunction.update_configuration = update_configuration
+    LambdaFunction.get_configuration = get_configuration
+    setattr(LambdaFunction, _MARK, True)
+
+
+def _kept(spec: dict[str, Any]) -> dict[str, Any]:
+    return {key: spec[key] for key in ("DeadLetterConfig", "LoggingConfig") if key in spec}
+
+
+def _lay_iam_rules() -> None:
+    """Have AWS's own policies (``arn:aws:iam::aws:policy/…``) there when one is first attached."""
+    from moto.iam.models import IAMBackend
+
+    if getattr(IAMBackend, _MARK, False):
+        return
+
+    attach = IAMBackend.attach_role_policy
+
+    def attach_role_policy(self: Any, policy_arn: str, role_name: str) -> None:
+        if policy_arn not in self.managed_policies:
+            _bring_aws_policy(self, policy_arn)
+        attach(self, policy_arn, role_name)
+
+    IAMBackend.attach_role_policy = attach_role_policy
+    setattr(IAMBackend, _MARK, True)
+
+
+def _bring_aws_policy(backend: Any, arn: str) -> None:
+    # Fourteen megabytes of text, so they are read only when a stack asks for one.
+    from moto.iam.aws_managed_policies import aws_managed_policies_data
+    from moto.iam.models import AWSManagedPolicy
+
+    found = json.loads(aws_managed_policies_data).get(arn.rsplit("/", 1)[-1])
+    if found is None:
+        return
+    policy = AWSManagedPolicy.from_data(
+        arn.rsplit("/", 1)[-1], backend.account_id, backend.region_name, found
+    )
+    if policy.arn == arn:
+        backend.managed_policies[arn] = policy
