@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from peagle_sm.core import guard_names as names
+from peagle_sm.core import tags
 
 Statement = dict[str, Any]
 HAS_ENDPOINT_KEYS = "HasEndpointKeys"
 HAS_ENCRYPTION_KEY = "HasEncryptionKey"
 
-_OURS = {f"aws:ResourceTag/{names.MANAGED_BY_TAG}": names.MANAGED_BY_VALUE}
-_MADE_OURS = {f"aws:RequestTag/{names.MANAGED_BY_TAG}": names.MANAGED_BY_VALUE}
+_OURS = {f"aws:ResourceTag/{tags.MANAGED_BY}": tags.MANAGER}
+_MADE_OURS = {f"aws:RequestTag/{tags.MANAGED_BY}": tags.MANAGER}
 
 
 def sub(text: str) -> dict[str, str]:

@@ -90,7 +90,7 @@ def put_if_absent(session: Session, bucket: str, key: str, content: bytes) -> bo
 
 
 def remove(session: Session, bucket: str, prefix: str) -> bool:
-    """Delete what lies under ``prefix``, every version, and the bucket; False when it holds more and stays."""
+    """Delete every version under ``prefix`` and then the bucket; False when it holds more, and stays."""
     s3 = session.client("s3")
     with aws_errors("ListObjectVersions", session.local_url):
         rows = [

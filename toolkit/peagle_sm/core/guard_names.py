@@ -34,9 +34,6 @@ EXPORT_NOTICES_TOPIC = "PeagleGuard-NoticesTopicArn"
 EXPORT_DEAD_LETTERS = "PeagleGuard-DeadLettersArn"
 EXPORT_SWITCH = "PeagleGuard-SwitchArn"
 
-MANAGED_BY_TAG = "peagle-sm:managed-by"
-MANAGED_BY_VALUE = "peagle-sm"
-
 
 def endpoint_stack(endpoint: str) -> str:
     """Return the name of the stack that owns an endpoint."""
