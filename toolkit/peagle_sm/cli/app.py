@@ -130,6 +130,12 @@ ENTRIES = (
         "Delete endpoints and all that belongs to them, and prove it.",
         "Endpoints",
     ),
+    Entry(
+        "guard",
+        f"{_COMMANDS}.guard:guard",
+        "Install, watch and remove what turns off unused endpoints.",
+        "Guard",
+    ),
     Entry("local", f"{_COMMANDS}.local:local", "Run a SageMaker on this machine.", "This machine"),
     Entry(
         "completion",

@@ -68,7 +68,7 @@ class GuardSettings:
 
 @dataclass(frozen=True)
 class InstallPlan:
-    """What an installation would do; shown before it asks."""
+    """What an installation would do; shown before it asks. ``price`` is AWS's; locally nothing is paid."""
 
     account: str
     region: str
@@ -77,6 +77,7 @@ class InstallPlan:
     update: bool
     price: GuardPrice
     email: str | None
+    local: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,7 @@ def install(
         update=standing is not None,
         price=guard_price(),
         email=wanted.email or (standing.parameters.get("NoticesEmail") if standing else None) or None,
+        local=session.is_local,
     )
     if not confirm(plan):
         return None
