@@ -29,7 +29,7 @@ def build(app: App, environment: Mapping[str, str]) -> None:
 
     guard = GuardStack(app, "PeagleGuard", env=Environment(region=wanted.region))
     for plan in plans:
-        EndpointStack(app, plan).add_stack_dependency(guard, "it imports the guard's exports")
+        EndpointStack(app, plan, wanted.email).add_stack_dependency(guard, "it imports the guard's exports")
 
 
 def main() -> int:
@@ -42,7 +42,7 @@ def main() -> int:
         parts = [error.message, error.next_step or ""]
         print("error: " + " ".join(" ".join(parts).split()), file=sys.stderr)
         return error.exit_code
-    except jsii.errors.JSIIError as error:
+    except (jsii.errors.JSIIError, RuntimeError) as error:  # jsii raises both
         first = next(iter(str(error).strip().splitlines()), "")
         print(f"error: the CDK refuses the stacks: {first}", file=sys.stderr)
         return 1

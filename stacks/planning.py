@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
+from peagle_sm.core import guard_names
 from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.plan import make_plan
 from peagle_sm.core.records import Context, Plan
@@ -14,8 +13,6 @@ EXECUTION_ROLE = "${ExecutionRoleArn}"
 SCHEDULER_ROLE = "${SchedulerRoleArn}"
 DEFAULT_REGION = "us-east-1"
 
-# A stack sends no request that carries a time: its lifetime is counted from the endpoint's own CreationTime.
-_NO_CLOCK = datetime(2000, 1, 1, tzinfo=UTC)
 _NO_ACCOUNT = "000000000000"
 
 
@@ -29,11 +26,11 @@ def plan_for(spec: EndpointSpec, region: str, stand_ins: StandIns) -> Plan:
     context = Context(
         account=_NO_ACCOUNT,
         region=spec.placement.region or region,
-        now=_NO_CLOCK,
         image_uris=stand_ins.image_uris,
         artifacts=stand_ins.artifacts,
         role_arn=EXECUTION_ROLE,
         scheduler_role_arn=SCHEDULER_ROLE,
+        stack=guard_names.endpoint_stack(spec.name),
     )
     plan = make_plan(spec, context)
     errors = [finding for finding in plan.findings if finding.severity == "error"]

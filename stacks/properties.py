@@ -1,8 +1,8 @@
 """API payloads as the properties of CloudFormation resources, by the CDK's own property lists.
 
-boto3 writes `VariantInstanceProvisionTimeoutInSeconds`, the CDK `variant_instance_provision_timeout_in_seconds`.
-The two are matched by the L1 class's own parameters, nested ones too, so that a field which CloudFormation
-does not have is found here and never silently dropped.
+boto3 writes `VolumeSizeInGB`, the CDK `volume_size_in_gb`. The two are matched by the L1 class's own
+parameters, nested ones too, so that a field which CloudFormation does not have is found here and never
+silently dropped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 _NESTED = re.compile(r"\b\w+\.(\w+Property)\b")
-_NOT_PROPERTIES = frozenset({"self", "scope", "id"})
+_THE_CONSTRUCTS_OWN = frozenset({"scope", "id"})
 
 
 class Unsupported(ValueError):
@@ -32,7 +32,7 @@ def known(l1: type, nested: str | None = None) -> Mapping[str, tuple[str, str | 
     owner = getattr(l1, nested) if nested else l1
     found = {}
     for name, parameter in inspect.signature(owner.__init__).parameters.items():
-        if name not in _NOT_PROPERTIES:
+        if name != "self" and (nested or name not in _THE_CONSTRUCTS_OWN):
             inner = _NESTED.search(str(parameter.annotation))
             found[_folded(name)] = (name, inner.group(1) if inner else None)
     return found

@@ -19,6 +19,7 @@ KEYS = {
 }
 # The CDK command line's own keys carry a colon, a slash or an @; this one does not.
 _THE_CDKS = frozenset({"acknowledged-issue-numbers"})
+
 _EMAIL = re.compile(r"[^@\s,]+@[^@\s,]+\.[^@\s,]+")
 
 
@@ -56,7 +57,9 @@ def read_context(context: Mapping[str, Any]) -> Wanted:
     _one_of_each_name(specs)
     _one_region(specs)
     return Wanted(
-        tuple(spec for _, spec in specs), _email(context.get("email")), _stand_ins(context.get("stand_ins"))
+        specs=tuple(spec for _, spec in specs),
+        email=_email(context.get("email")),
+        stand_ins=_stand_ins(context.get("stand_ins")),
     )
 
 

@@ -1,0 +1,233 @@
+"""What is watched, why, and what its silence means. Pure: `observability` makes resources of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from stacks.acceptance import DRAFTED, INEFFECTIVE, can_be_ineffective
+from stacks.watched import INSTANCES, INVOCATIONS, Watched, stat
+
+Missing = Literal["notBreaching", "breaching", "ignore", "missing"]
+
+_MICROSECONDS = 1_000_000
+_WEEK_S = 7 * 24 * 3600
+_NO_TRAFFIC = "Without traffic there is no figure and nothing wrong."
+_OFF = "An endpoint that is off writes none."
+
+
+@dataclass(frozen=True)
+class Watch:
+    """An alarm: ``expression`` over ``queries`` compared with ``threshold``.
+
+    ``periods`` of ``period_s`` seconds are looked at, and ``breaching`` of them must breach. ``only_on``
+    is for what could not be told from an endpoint that is off: such an alarm exists only while it is on.
+    """
+
+    key: str
+    says: str
+    queries: tuple[dict[str, Any], ...]
+    expression: str
+    compare: Literal["GreaterThanThreshold", "GreaterThanOrEqualToThreshold", "LessThanThreshold"]
+    threshold: float
+    period_s: int
+    missing: Missing
+    silence: str
+    periods: int = 1
+    breaching: int = 1
+    only_on: bool = False
+
+
+def watches(endpoint: Watched) -> tuple[Watch, ...]:
+    """Return every alarm of an endpoint."""
+    return (
+        *_errors(endpoint),
+        *_latency(endpoint),
+        *_drafting(endpoint),
+        *_hardware(endpoint),
+        *_presence(endpoint),
+        _spend(endpoint),
+    )
+
+
+def _errors(endpoint: Watched) -> Iterator[Watch]:
+    invoked = stat("invocations", INVOCATIONS, "Invocations", endpoint.invocations, "Sum", 300)
+    failed = stat("failed", INVOCATIONS, "Invocation5XXErrors", endpoint.invocations, "Sum", 300)
+    yield Watch(
+        key="errors-5xx",
+        says="The engine answered 5xx. Look at the log group for its traceback.",
+        queries=(failed,),
+        expression="failed",
+        compare="GreaterThanThreshold",
+        threshold=0,
+        period_s=300,
+        missing="notBreaching",
+        silence=_NO_TRAFFIC,
+    )
+    yield Watch(
+        key="model-errors",
+        says="More than 5% of the requests got no 2xx from the model in two of three periods of 5 minutes: "
+        "refused requests, timeouts and broken connections count too.",
+        queries=(
+            stat("failed", INVOCATIONS, "InvocationModelErrors", endpoint.invocations, "Sum", 300),
+            invoked,
+        ),
+        expression="100 * failed / invocations",
+        compare="GreaterThanThreshold",
+        threshold=5,
+        period_s=300,
+        periods=3,
+        breaching=2,
+        missing="notBreaching",
+        silence=_NO_TRAFFIC,
+    )
+
+
+def _latency(endpoint: Watched) -> Iterator[Watch]:
+    for key, metric, seconds, says in (
+        (
+            "latency-p99",
+            "ModelLatency",
+            45,
+            "One request in a hundred takes more than 45 s in the model; at 60 s an invocation is cut. "
+            "Shorten max_tokens, stream, or scale out.",
+        ),
+        (
+            "overhead-p99",
+            "OverheadLatency",
+            1,
+            "SageMaker itself adds more than a second to one request in a hundred: large bodies, or "
+            "too few instances for the connections.",
+        ),
+    ):
+        yield Watch(
+            key=key,
+            says=says + " Three periods of 5 minutes in a row.",
+            queries=(stat("latency", INVOCATIONS, metric, endpoint.invocations, "p99", 300),),
+            expression=f"latency / {_MICROSECONDS}",
+            compare="GreaterThanThreshold",
+            threshold=seconds,
+            period_s=300,
+            periods=3,
+            breaching=3,
+            missing="notBreaching",
+            silence=_NO_TRAFFIC,
+        )
+
+
+def _drafting(endpoint: Watched) -> Iterator[Watch]:
+    if endpoint.tokens is None:
+        return
+    space: dict[str, str] = {}
+    if can_be_ineffective(endpoint):
+        yield Watch(
+            key="parallel-drafting-ineffective",
+            says="Parallel drafting is ineffective: the first draft token survives and the second hardly "
+            "ever does (s1 >= 0.5 and s2/s1 < 0.15 over 200 drafts or more, in three lines of the log "
+            "within 15 minutes). Answers stay right, the speed is lost. `peagle-sm verify` measures the "
+            "head's own profile.",
+            queries=(stat("lines", endpoint.acceptance_namespace, INEFFECTIVE, space, "Sum", 900),),
+            expression="lines",
+            compare="GreaterThanOrEqualToThreshold",
+            threshold=3,
+            period_s=900,
+            missing="notBreaching",
+            silence="A line is written only when it happens.",
+        )
+    yield Watch(
+        key="no-drafts",
+        says="50 requests or more in 30 minutes and not one drafted token in the log: speculation is off, "
+        "as when an image ignores the draft head. Requests for a single token draft nothing either.",
+        queries=(
+            stat("invocations", INVOCATIONS, "Invocations", endpoint.invocations, "Sum", 1800),
+            stat("drafted", endpoint.acceptance_namespace, DRAFTED, space, "Sum", 1800),
+        ),
+        expression="IF(invocations >= 50 AND FILL(drafted, 0) < 1, 1, 0)",
+        compare="GreaterThanThreshold",
+        threshold=0,
+        period_s=1800,
+        missing="notBreaching",
+        silence=_NO_TRAFFIC,
+    )
+
+
+def _hardware(endpoint: Watched) -> Iterator[Watch]:
+    if endpoint.gpus:
+        of_all = f"/ {endpoint.gpus}" if endpoint.gpus > 1 else ""
+        kinds = (
+            ("gpu-memory", "GPUMemoryUtilization", of_all, 97, "vLLM plans for 90%; beyond 97% it dies next"),
+            (
+                "gpu-busy",
+                "GPUUtilization",
+                of_all,
+                98,
+                "the GPUs are saturated and requests queue: scale out",
+            ),
+        )
+    else:
+        kinds = (("memory", "MemoryUtilization", "", 95, "the host's memory is nearly full"),)
+    for key, metric, divided, percent, says in kinds:
+        yield Watch(
+            key=key,
+            says=f"{metric} above {percent}% for 30 minutes: {says}.",
+            queries=(stat("used", INSTANCES, metric, endpoint.instances, "Average", 300),),
+            expression=f"used {divided}".strip(),
+            compare="GreaterThanThreshold",
+            threshold=percent,
+            period_s=300,
+            periods=6,
+            breaching=6,
+            missing="notBreaching",
+            silence=_OFF,
+        )
+
+
+def _presence(endpoint: Watched) -> Iterator[Watch]:
+    if endpoint.component is not None:
+        return  # it may scale to zero, and then no instance is what was asked for
+    yield Watch(
+        key="no-instance",
+        says="EndpointState is on and no instance has reported for 30 minutes: capacity was lost, or "
+        "something other than the stack deleted the endpoint.",
+        queries=(stat("reports", INSTANCES, "CPUUtilization", endpoint.instances, "SampleCount", 300),),
+        expression="reports",
+        compare="LessThanThreshold",
+        threshold=1,
+        period_s=300,
+        periods=6,
+        breaching=6,
+        missing="breaching",
+        silence="Silence is what is looked for; the alarm exists only while the endpoint is on.",
+        only_on=True,
+    )
+
+
+def _spend(endpoint: Watched) -> Watch:
+    """The whole life of the endpoint in one period; CloudWatch looks back at most a week."""
+    hours = math.ceil(endpoint.max_lifetime_hours)
+    period = min(hours * 3600, _WEEK_S)
+    reports = stat("reports", INSTANCES, "CPUUtilization", endpoint.instances, "SampleCount", period)
+    instance_hours = f"reports * {endpoint.publish_s} / 3600"
+    window = f"{period // 3600} hours"
+    price = endpoint.usd_per_instance_hour
+    if price is None or endpoint.max_usd is None:
+        says = f"More instance hours in {window} than max_lifetime_hours allows (no price is known)."
+        expression, threshold = instance_hours, endpoint.max_lifetime_hours * 1.05
+    else:
+        limit = 0.8 * endpoint.budget_usd if endpoint.budget_usd is not None else endpoint.max_usd * 1.05
+        whose = "80% of budget_usd" if endpoint.budget_usd is not None else "its whole lifetime can cost"
+        says = f"Spent in {window}: more than {whose}, at {price:g} USD an instance hour."
+        expression, threshold = f"{instance_hours} * {price:g}", round(limit, 2)
+    return Watch(
+        key="spend",
+        says=says,
+        queries=(reports,),
+        expression=expression,
+        compare="GreaterThanThreshold",
+        threshold=threshold,
+        period_s=period,
+        missing="notBreaching",
+        silence=_OFF,
+    )
