@@ -128,7 +128,7 @@ class BotoAws:
 
 
 def is_missing(error: ClientError) -> bool:
-    """Say whether SageMaker answered that there is no such thing; it has no error code of its own for that."""
+    """Say whether SageMaker answered that there is no such thing; it has no error code for that."""
     code, message = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
     return code in ("ResourceNotFound", "ResourceNotFoundException") or (
         code == "ValidationException" and "could not find" in message.lower()

@@ -2,7 +2,7 @@
 
 The tag ``peagle-sm:hours`` holds groups of days and times, and the time zone last, parted by blanks:
 ``Mon-Thu 08:00-19:00 Fri 08:00-15:00 Europe/Berlin``. A day after a time begins a new group; times without
-days are every day's. A time that ends at or before its start ends on the next day; 24:00 is the end of the day.
+days are every day's. A time that ends at or before its start ends on the next day; 24:00 is a day's end.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ def same_arn(record: Record, endpoint: Endpoint) -> bool:
 def take(aws: Aws) -> Inventory:
     """Look at everything once.
 
-    Without the list of endpoints or the register nothing can be decided, so their errors are raised. Without the
-    tagging API the register's tags serve; without the components no quiet is proven.
+    Without the list of endpoints or the register nothing can be decided, so their errors are raised. Without
+    the tagging API the register's tags serve; without the components no quiet is proven.
     """
     faults: list[str] = []
     endpoints = {each.name: each for each in _all(aws.list_endpoints)}

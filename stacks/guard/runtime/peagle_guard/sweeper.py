@@ -1,4 +1,4 @@
-"""The sweeper's handler: one sweep, told in the log and to the caller, failing at the end if anything failed."""
+"""The sweeper's handler: one sweep, told in the log, failing at the end if anything failed."""
 
 from __future__ import annotations
 

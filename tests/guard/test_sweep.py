@@ -1,0 +1,118 @@
+"""One endpoint's life under the sweep, from the first mark to the after-notice."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from peagle_guard.report import Entry, Report
+from peagle_guard.sweep import sweep
+from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws
+
+HOUR = timedelta(hours=1)
+
+
+def at(minutes: float) -> datetime:
+    return START + minutes * MINUTE
+
+
+def run(aws: FakeAws, minutes: float, *, dry_run: bool = False) -> Report:
+    aws.now = at(minutes)
+    report = sweep(aws, SETTINGS, aws.now, dry_run)
+    assert report.failures == ()
+    return report
+
+
+def entry(report: Report, name: str = "chat") -> Entry:
+    return next(each for each in report.endpoints if each.name == name)
+
+
+def idle(**tags: str) -> FakeAws:
+    aws = FakeAws()
+    aws.add("chat", age=2 * HOUR, idle_minutes="30", grace_minutes="10", max_lifetime_hours="8", **tags)
+    aws.idle_points("chat", START - 2 * HOUR, START + 2 * HOUR)
+    return aws
+
+
+def test_an_idle_endpoint_is_marked_told_looked_at_again_and_turned_off_through_its_stack() -> None:
+    aws = idle(stack="Peagle-chat")
+    assert entry(run(aws, 0)).action == "mark"
+    assert [subject for _, subject, _ in aws.notices] == ["peagle-sm: chat is idle and will be turned off"]
+    assert "peagle-sm keep chat 2h" in aws.notices[0][2]
+    assert "2026-11-16 08:10 UTC" in aws.notices[0][2]
+    assert entry(run(aws, 5)).action == "none"
+    assert entry(run(aws, 10)).action == "turn-off"
+    assert aws.deeds == [(at(10), "stack-off", "Peagle-chat")]
+    assert entry(run(aws, 15)).status == "Gone"
+    assert [subject for _, subject, _ in aws.notices][1:] == ["peagle-sm: chat is off (idle)"]
+    assert "peagle-sm resume chat" in aws.notices[1][2]
+    run(aws, 20)
+    assert len(aws.notices) == 2
+
+
+def test_an_endpoint_without_a_stack_is_deleted_itself_and_its_schedule_only_once_it_is_gone() -> None:
+    aws = idle()
+    aws.schedules = {"peagle-chat-lifetime": START + 6 * HOUR - MINUTE}
+    for minutes in (0, 5, 10):
+        run(aws, minutes)
+    assert aws.deeds == [(at(10), "delete", "chat")]
+    assert aws.schedules
+    run(aws, 15)
+    assert aws.schedules == {}
+
+
+def test_a_schedule_that_was_armed_for_the_next_life_is_left_alone() -> None:
+    aws = idle()
+    for minutes in (0, 5, 10):
+        run(aws, minutes)
+    aws.schedules = {"peagle-chat-lifetime": at(14) + 8 * HOUR}
+    run(aws, 15)
+    assert aws.schedules
+
+
+@pytest.mark.parametrize("arrives", range(1, 10))
+def test_traffic_within_the_grace_keeps_it(arrives: int) -> None:
+    aws = idle()
+    run(aws, 0)
+    aws.traffic_points("chat", at(arrives), at(arrives + 1))
+    run(aws, 5)
+    run(aws, 10)
+    assert aws.deeds == []
+    assert aws.register.records["chat"].marked_at is None
+
+
+def test_it_is_not_turned_off_before_the_metrics_reach_the_end_of_the_grace() -> None:
+    aws = idle()
+    run(aws, 0)
+    for minute in range(8, 20):
+        for series in aws.points.values():
+            series.pop(at(minute), None)
+    assert entry(run(aws, 10)).reason == "the metrics do not yet reach to the end of the grace"
+    aws.traffic_points("chat", at(9), at(10))
+    aws.idle_points("chat", at(10), at(20))
+    assert entry(run(aws, 15)).action == "unmark"
+    assert aws.deeds == []
+
+
+def test_a_lease_holds_off_idleness_and_clears_the_mark() -> None:
+    aws = idle()
+    run(aws, 0)
+    aws.register.write("chat", keep_until=at(60))
+    assert entry(run(aws, 10)).action == "unmark"
+    assert entry(run(aws, 55)).action == "none"
+    assert entry(run(aws, 60)).action == "mark"
+
+
+def test_a_dry_run_writes_nothing_and_does_nothing() -> None:
+    aws = idle()
+    assert entry(run(aws, 0, dry_run=True)).action == "mark"
+    assert (aws.register.records, aws.notices, aws.deeds, aws.calls["Lock"]) == ({}, [], [], 0)
+
+
+def test_a_second_sweep_at_the_same_time_is_left_out() -> None:
+    aws = idle()
+    aws.register.lock_until = at(1)
+    assert run(aws, 0).skipped == "another sweep is running"
+    aws.register.lock_until = at(0)
+    assert run(aws, 0).skipped is None
