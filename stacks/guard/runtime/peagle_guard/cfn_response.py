@@ -1,0 +1,134 @@
+"""Answers to CloudFormation: every custom resource request gets exactly one, whatever happens.
+
+Without an answer CloudFormation waits for an hour before it gives up.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+# CloudFormation takes at most 4096 bytes of answer.
+_LONGEST_REASON = 1000
+_TRIES = 4
+# Before Lambda ends the function at its time limit, the answer must be out.
+_RESERVE_S = 10.0
+
+Send = Callable[[str, bytes], None]
+
+
+class Context(Protocol):
+    """What Lambda says about an invocation."""
+
+    @property
+    def invoked_function_arn(self) -> str:
+        """The ARN by which the function was invoked."""
+
+    @property
+    def log_stream_name(self) -> str:
+        """Where the log of this invocation is."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        """How long the function may still run."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a provider made or kept: its physical id, and what GetAtt gives."""
+
+    physical_id: str
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+class ProviderError(Exception):
+    """A provider cannot do what was asked; the message is for the stack's events."""
+
+
+def respond(
+    event: Mapping[str, Any],
+    context: Context | None,
+    work: Callable[[], Made],
+    failed_id: str,
+    send: Send | None = None,
+) -> None:
+    """Do the work and answer CloudFormation, also when the work raises or runs out of time.
+
+    ``failed_id`` is the physical id to answer with when a creation failed: CloudFormation will ask for the
+    deletion of just that.
+    """
+    once = _Once(event, context, failed_id, send or put)
+    timer = _watch(once, context)
+    try:
+        made = work()
+    except Exception as error:
+        # Anything at all: an unanswered request holds the stack for an hour.
+        once.failed(f"{type(error).__name__}: {error}")
+    else:
+        once.answer("SUCCESS", made.physical_id, made.attributes)
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+def put(url: str, body: bytes) -> None:
+    """PUT the answer to the address that CloudFormation gave, which is signed for an empty content type."""
+    for attempt in range(_TRIES):
+        # The address comes from CloudFormation itself, in the request that is being answered.
+        request = urllib.request.Request(url, data=body, method="PUT", headers={"Content-Type": ""})
+        try:
+            with urllib.request.urlopen(request, timeout=10):
+                return
+        except OSError:
+            if attempt == _TRIES - 1:
+                raise
+            time.sleep(2.0**attempt)
+
+
+class _Once:
+    """Answers the first time only: the work and the watch may both want to."""
+
+    def __init__(self, event: Mapping[str, Any], context: Context | None, failed_id: str, send: Send) -> None:
+        self._event = event
+        self._context = context
+        # A failed update keeps its id, or CloudFormation would take it for a replacement.
+        self._failed_id = str(event.get("PhysicalResourceId") or failed_id)
+        self._send = send
+        self._lock = threading.Lock()
+        self._answered = False
+
+    def failed(self, reason: str) -> None:
+        where = f" (log stream {self._context.log_stream_name})" if self._context else ""
+        self.answer("FAILED", self._failed_id, {}, f"{reason[:_LONGEST_REASON]}{where}")
+
+    def answer(self, status: str, physical_id: str, data: Mapping[str, str], reason: str = "") -> None:
+        with self._lock:
+            if self._answered:
+                return
+            self._answered = True
+        body = {
+            "Status": status,
+            "Reason": reason,
+            "PhysicalResourceId": physical_id,
+            "StackId": self._event["StackId"],
+            "RequestId": self._event["RequestId"],
+            "LogicalResourceId": self._event["LogicalResourceId"],
+            "NoEcho": False,
+            "Data": dict(data),
+        }
+        print(json.dumps(body))
+        self._send(str(self._event["ResponseURL"]), json.dumps(body).encode())
+
+
+def _watch(once: _Once, context: Context | None) -> threading.Timer | None:
+    if context is None:
+        return None
+    left_s = max(context.get_remaining_time_in_millis() / 1000 - _RESERVE_S, 0.0)
+    timer = threading.Timer(left_s, once.failed, ["the function's time is up"])
+    timer.daemon = True
+    timer.start()
+    return timer

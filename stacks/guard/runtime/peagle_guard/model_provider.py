@@ -1,0 +1,119 @@
+"""Custom::PeagleModel: sends the exact CreateModel request that CloudFormation has no words for.
+
+The model's name carries the hash of its content, so a change makes another model, and CloudFormation deletes the
+old one afterwards. A retry meets its own model and adopts it; other content under that name is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import boto3
+from botocore.exceptions import ClientError
+
+from peagle_guard.boto_aws import PATIENT, is_missing
+from peagle_guard.cfn_response import Context, Made, ProviderError, respond
+
+# Not an id of a model: a failed creation must not lead to the deletion of somebody's model of that name.
+_NOT_CREATED = "not-created:"
+
+
+class Models(Protocol):
+    """The part of boto3's SageMaker client that is used."""
+
+    def create_model(self, **parameters: Any) -> Any:
+        """CreateModel."""
+
+    def describe_model(self, **parameters: Any) -> Any:
+        """DescribeModel."""
+
+    def delete_model(self, **parameters: Any) -> Any:
+        """DeleteModel."""
+
+
+def provide(models: Models, event: Mapping[str, Any]) -> Made:
+    """Do what CloudFormation asks for one model.
+
+    Raises:
+        ProviderError: the properties are not what they must be, or the name is another model's.
+    """
+    if event["RequestType"] == "Delete":
+        return _delete(models, str(event["PhysicalResourceId"]))
+    properties = event["ResourceProperties"]
+    name, payload = str(properties.get("ModelName", "")), _payload(properties.get("Payload"))
+    if not name or payload.get("ModelName", name) != name:
+        raise ProviderError(
+            f"ModelName: found {name!r}, and {payload.get('ModelName')!r} in Payload; they differ"
+        )
+    return _create(models, name, {**payload, "ModelName": name})
+
+
+def _payload(text: object) -> dict[str, Any]:
+    try:
+        payload = json.loads(text) if isinstance(text, str) else None
+    except ValueError:
+        payload = None
+    if not isinstance(payload, dict):
+        raise ProviderError("Payload: must be the CreateModel request as JSON text")
+    return payload
+
+
+def _create(models: Models, name: str, payload: Mapping[str, Any]) -> Made:
+    try:
+        arn = models.create_model(**payload)["ModelArn"]
+    except ClientError as error:
+        if "already existing" not in error.response["Error"].get("Message", "").lower():
+            raise
+        arn = _adopted(models, name, payload)
+    return Made(name, {"ModelName": name, "ModelArn": arn})
+
+
+def _adopted(models: Models, name: str, payload: Mapping[str, Any]) -> str:
+    """The ARN of the model that is there already, if it is what this request would have made."""
+    there = models.describe_model(ModelName=name)
+    wanted = {key: value for key, value in payload.items() if key != "Tags"}
+    different = sorted(key for key, value in wanted.items() if not _holds(there.get(key), value))
+    if different:
+        raise ProviderError(
+            f"model {name} exists with another {', '.join(different)}. A model cannot be changed: "
+            f"delete it (aws sagemaker delete-model --model-name {name}) and deploy again."
+        )
+    return str(there["ModelArn"])
+
+
+def _holds(there: Any, wanted: Any) -> bool:
+    """Say whether a description holds all that was asked for; AWS adds defaults of its own."""
+    if isinstance(wanted, Mapping):
+        return isinstance(there, Mapping) and all(
+            _holds(there.get(key), value) for key, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return (
+            isinstance(there, list)
+            and len(there) == len(wanted)
+            and all(_holds(one, other) for one, other in zip(there, wanted, strict=True))
+        )
+    return bool(there == wanted)
+
+
+def _delete(models: Models, name: str) -> Made:
+    if not name.startswith(_NOT_CREATED):
+        try:
+            models.delete_model(ModelName=name)
+        except ClientError as error:
+            if not is_missing(error):
+                raise
+    return Made(name)
+
+
+def handler(event: Mapping[str, Any], context: Context) -> None:
+    """Answer one request of CloudFormation."""
+    wanted = str(event.get("ResourceProperties", {}).get("ModelName", ""))
+    respond(
+        event,
+        context,
+        lambda: provide(boto3.client("sagemaker", config=PATIENT), event),
+        f"{_NOT_CREATED}{wanted}",
+    )
