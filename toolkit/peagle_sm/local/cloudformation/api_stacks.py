@@ -215,7 +215,8 @@ class Stacks:
             stack.role_arn = request.get("RoleARN") or stack.role_arn
             self._engine.start(
                 stack,
-                lambda operation: operation.roll_update_back(before, "User Initiated", skip),
+                lambda operation: operation.roll_update_back(before, skip),
+                status="UPDATE_ROLLBACK_IN_PROGRESS",
                 token=request.get("ClientRequestToken"),
             )
         return {}
@@ -229,11 +230,14 @@ class Stacks:
             stack.role_arn = request.get("RoleARN") or stack.role_arn
             if stack.status == "CREATE_FAILED":
                 self._engine.start(
-                    stack, lambda operation: operation.roll_creation_back("User Initiated"), token=token
+                    stack, Operation.roll_creation_back, status="ROLLBACK_IN_PROGRESS", token=token
                 )
             elif stack.status == "UPDATE_FAILED" and before is not None:
                 self._engine.start(
-                    stack, lambda operation: operation.roll_update_back(before, "User Initiated"), token=token
+                    stack,
+                    lambda operation: operation.roll_update_back(before),
+                    status="UPDATE_ROLLBACK_IN_PROGRESS",
+                    token=token,
                 )
             else:
                 raise invalid(

@@ -54,11 +54,11 @@ class Operation:
             self.move("DELETE_IN_PROGRESS", f"{wrong} Delete requested by user.")
             self._take_down("DELETE_COMPLETE", "DELETE_FAILED", creating=True)
         else:
-            self.roll_creation_back(f"{wrong} Rollback requested by user.")
+            self.move("ROLLBACK_IN_PROGRESS", f"{wrong} Rollback requested by user.")
+            self.roll_creation_back()
 
-    def roll_creation_back(self, reason: str) -> None:
+    def roll_creation_back(self) -> None:
         """Take down what a failed creation made; the stack stays, empty."""
-        self.move("ROLLBACK_IN_PROGRESS", reason)
         self._take_down("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", creating=True)
 
     def update(self, desired: Desired, evaluation: Evaluation, *, disable_rollback: bool) -> None:
@@ -84,14 +84,12 @@ class Operation:
         elif disable_rollback and not self.cancelled.is_set():
             self.move("UPDATE_FAILED", wrong)
         else:
-            self.roll_update_back(before, "User Initiated" if self.cancelled.is_set() else wrong)
+            self.move("UPDATE_ROLLBACK_IN_PROGRESS", "User Initiated" if self.cancelled.is_set() else wrong)
+            self.roll_update_back(before)
 
-    def roll_update_back(
-        self, before: Snapshot, reason: str | None, skip: frozenset[str] = frozenset()
-    ) -> None:
+    def roll_update_back(self, before: Snapshot, skip: frozenset[str] = frozenset()) -> None:
         """Restore what an update changed; ``skip`` names resources that are taken to be right as they are."""
         stack = self.stack
-        self.move("UPDATE_ROLLBACK_IN_PROGRESS", reason)
         work = self.work()
         names = {**dict.fromkeys(before.resources), **dict.fromkeys(stack.resources)}
         needs = {
