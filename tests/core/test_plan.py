@@ -223,7 +223,7 @@ def test_the_budget_counts_with_as_many_instances_as_there_may_be() -> None:
     plan = plan_of(GPT, "autoscaling: {max_instances: 3}\nlifecycle: {budget_usd: 100}", STACK)
     assert (plan.usd_per_hour, plan.most_usd_per_hour, plan.max_usd) == (4.2, 12.6, 100.8)
     assert [finding.check for finding in plan.findings if finding.severity == "error"] == ["budget"]
-    assert {"Key": "peagle-sm:usd-per-hour", "Value": "12.6"} in bodies(plan).endpoint["Tags"]
+    assert {"Key": "peagle-sm:usd-per-hour", "Value": "4.2"} in bodies(plan).endpoint["Tags"]
 
 
 def test_the_engines_figures_come_as_often_as_asked() -> None:
@@ -365,16 +365,20 @@ def test_every_example_plans(path: Path) -> None:
     spec = load_spec(path)
     plan = make_plan(spec, _context_for(spec))
     errors = [finding.message for finding in plan.findings if finding.severity == "error"]
-    if path.stem == "gemma-4-31b-it":
-        assert len(errors) == 1
-        assert "huggingface-vlm-gemma-4-31b-it" in errors[0]
-        assert "not in the catalogue" in errors[0]
-    else:
-        assert errors == []
-        assert [breaches(request) for request in plan.requests] == [[], [], [], []]
-        assert plan.memory is not None
-        assert plan.memory.fits
-        assert plan.unused_gpus == 0
+    assert errors == []
+    assert [breaches(request) for request in plan.requests] == [[], [], [], []]
+    assert plan.memory is not None
+    assert plan.memory.fits
+    assert plan.unused_gpus == 0
+
+
+def test_a_model_whose_jumpstart_spec_is_not_known_is_refused_and_the_missing_fact_named() -> None:
+    plan = plan_of("name: gemma\nmodel: gemma-4-31b-it\nsource: jumpstart\n")
+    errors = [finding.message for finding in plan.findings if finding.severity == "error"]
+    assert plan.requests == ()
+    assert [
+        "not in the catalogue" in error for error in errors if "huggingface-vlm-gemma-4-31b-it" in error
+    ] == [True]
 
 
 def test_an_example_for_aws_plans_locally_with_the_local_servers_own_roles() -> None:
