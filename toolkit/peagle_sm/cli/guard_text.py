@@ -20,7 +20,7 @@ def render_install_plan(plan: InstallPlan) -> str:
     """What will be made, where, and what it costs."""
     fields = [
         ("account", f"{plan.account}, region {plan.region}"),
-        ("stack", f"PeagleGuard, {'updated to' if plan.update else 'version'} {plan.version}"),
+        ("stack", f"PeagleGuard {plan.version}{', in place of the one there' if plan.update else ''}"),
         ("bucket", f"{plan.bucket} (closed to the public, encrypted, versioned, TLS only)"),
         ("makes", "4 Lambdas, 1 table, 1 topic, 1 queue, 1 schedule, 3 alarms, 7 roles"),
         ("notices", plan.email or "to nobody by mail; give --email ADDRESS"),

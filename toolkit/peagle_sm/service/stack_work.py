@@ -96,6 +96,8 @@ class StackWork:
             self._seen.add(event.event_id)
             if "FAILED" in event.status:
                 self._failed.append(event)
+            if event.status.endswith("_IN_PROGRESS") and event.logical_id != self._name:
+                continue  # half of all lines, and each is followed by what came of it
             said = f"{event.logical_id} {event.status}"
             if event.reason and "FAILED" in event.status:
                 said += f": {event.reason}"
