@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.local.metrics import INVOCATIONS, UTILISATION, Recorder, Utilisation
+from peagle_sm.local.metrics import COMPONENT_UTILISATION, INVOCATIONS, UTILISATION, Recorder, Utilisation
 
 DIMENSIONS = [{"Name": "EndpointName", "Value": "e"}, {"Name": "VariantName", "Value": "v"}]
 
@@ -107,3 +107,43 @@ def test_a_long_request_is_seen_in_every_minute_that_it_lasts(bench: Bench) -> N
         bench.pass_minutes(3)
     bench.pass_minutes(2)
     assert bench.values("ConcurrentRequestsPerModel") == [1, 1, 1, 1]
+
+
+def test_a_component_s_request_counts_for_the_component_by_copy(bench: Bench) -> None:
+    with bench.recorder.invocation("e", "v", began=100, instances=2, component="ic") as invocation:
+        invocation.model_done(200)
+    values = {datum["MetricName"]: datum["Value"] for _, datum in bench.data}
+    assert (values["Invocations"], values["InvocationsPerCopy"]) == (1, 0.5)
+    assert values["ConcurrentRequestsPerCopy"] == 0.5
+    assert not values.keys() & {"InvocationsPerInstance", "ConcurrentRequestsPerModel"}
+    named = [{"Name": "InferenceComponentName", "Value": "ic"}]
+    assert all(datum["Dimensions"] == named for _, datum in bench.data)
+
+
+def test_a_request_without_a_copy_to_serve_it_is_counted(bench: Bench) -> None:
+    bench.recorder.no_capacity("ic")
+    ((namespace, datum),) = bench.data
+    assert (namespace, datum["MetricName"], datum["Value"]) == (
+        INVOCATIONS,
+        "NoCapacityInvocationFailures",
+        1,
+    )
+    assert datum["Dimensions"] == [{"Name": "InferenceComponentName", "Value": "ic"}]
+
+
+def test_a_variant_uses_what_its_components_use_together(bench: Bench) -> None:
+    first = Utilisation("e", "v", 50.0, 10.0, "a", 25.0, 80.0)
+    second = Utilisation("e", "v", 30.0, 5.0, "b", 15.0, 40.0)
+    bench.pass_minutes(1, first, second)
+    told = {
+        (namespace, datum["Dimensions"][0]["Value"], datum["MetricName"]): datum["Value"]
+        for namespace, datum in bench.data
+    }
+    assert told == {
+        (COMPONENT_UTILISATION, "a", "CPUUtilizationNormalized"): 25.0,
+        (COMPONENT_UTILISATION, "a", "MemoryUtilizationNormalized"): 80.0,
+        (COMPONENT_UTILISATION, "b", "CPUUtilizationNormalized"): 15.0,
+        (COMPONENT_UTILISATION, "b", "MemoryUtilizationNormalized"): 40.0,
+        (UTILISATION, "e", "CPUUtilization"): 80.0,
+        (UTILISATION, "e", "MemoryUtilization"): 15.0,
+    }

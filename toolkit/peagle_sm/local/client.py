@@ -34,10 +34,11 @@ def endpoint_logs(port: int, endpoint: str, lines: int) -> list[str]:
     return [str(line) for line in _json(port, f"endpoints/{quote(endpoint)}/logs?{query}")["lines"]]
 
 
-def endpoint_metrics(port: int, endpoint: str, variant: str | None) -> str:
+def endpoint_metrics(port: int, endpoint: str, variant: str | None, *, component: str | None = None) -> str:
     """Fetch the engine's ``/metrics``."""
-    query = f"?{urlencode({'variant': variant})}" if variant else ""
-    return _ask(port, f"endpoints/{quote(endpoint)}/metrics{query}").decode()
+    asked = {"variant": variant, "component": component}
+    query = urlencode({name: value for name, value in asked.items() if value})
+    return _ask(port, f"endpoints/{quote(endpoint)}/metrics{'?' + query if query else ''}").decode()
 
 
 def shut_down(port: int) -> None:

@@ -142,14 +142,16 @@ def endpoint_logs(port: int, endpoint: str, lines: int = 200) -> list[str]:
     return client.endpoint_logs(port, endpoint, lines)
 
 
-def endpoint_metrics(port: int, endpoint: str, variant: str | None = None) -> str:
-    """Give the engine's own ``/metrics`` page of an endpoint.
+def endpoint_metrics(
+    port: int, endpoint: str, variant: str | None = None, *, component: str | None = None
+) -> str:
+    """Give the engine's own ``/metrics`` page of an endpoint, or of one of its inference components.
 
     Raises:
         NotFound: the endpoint does not exist or does not serve.
         EngineError: the server does not answer.
     """
-    return client.endpoint_metrics(port, endpoint, variant)
+    return client.endpoint_metrics(port, endpoint, variant, component=component)
 
 
 def _answer(known: state.ServerState) -> LocalStatus | None:
