@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
+from typing import Self
 
 from stacks.guard.simulator.cloudformation import CloudFormation, Stack
 from stacks.guard.simulator.cloudwatch import Metrics
@@ -49,7 +52,7 @@ def stack_name(plan: Plan) -> str:
     return f"Peagle-{plan.name}"
 
 
-@dataclass(slots=True)
+@dataclass
 class Account:
     """The simulated services of one world, and the people who deploy into it."""
 
@@ -65,13 +68,16 @@ class Account:
     plans: dict[str, Plan] = field(default_factory=dict)
     """The plan last deployed under each name."""
 
-    @staticmethod
-    def of(world: World) -> Account:
+    patient: bool = False
+    """Whoever calls repeats what is throttled."""
+
+    @classmethod
+    def of(cls, world: World) -> Self:
         """Set up an empty account; nothing has happened yet."""
         events = Events(world.begin)
         metrics = Metrics(world.cloudwatch)
         sagemaker = SageMaker(events, metrics, ACCOUNT, REGION)
-        account = Account(
+        account = cls(
             world=world,
             events=events,
             metrics=metrics,
@@ -133,9 +139,18 @@ class Account:
             Throttled: this one was too many.
         """
         self.calls[operation] += 1
-        if self.world.throttled_share and self.chance.random() < self.world.throttled_share:
+        if self.world.throttled_share and not self.patient and self.chance.random() < self.world.throttled_share:
             raise Throttled(f"{operation}: Rate exceeded")
         return self.events.now
+
+    @contextmanager
+    def patience(self) -> Iterator[None]:
+        """Within this, nothing is throttled: the caller repeats its calls."""
+        before, self.patient = self.patient, True
+        try:
+            yield
+        finally:
+            self.patient = before
 
     def may_delete(self, name: str) -> None:
         """The tag condition of the guard's and the scheduler's roles.

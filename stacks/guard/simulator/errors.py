@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from botocore.exceptions import ClientError
 
-class AwsFault(Exception):
-    """A call that AWS did not carry out; ``code`` is the error code of the service."""
+
+class AwsFault(ClientError):
+    """A call that AWS did not carry out, as boto3 raises it; ``code`` is the error code of the service."""
 
     code = "InternalFailure"
+
+    def __init__(self, message: str) -> None:
+        super().__init__({"Error": {"Code": self.code, "Message": message}}, "Simulated")
 
 
 class Throttled(AwsFault):
@@ -61,3 +66,15 @@ class FunctionDead(AwsFault):
     """A Lambda that does not run."""
 
     code = "ServiceException"
+
+
+class NoSuchSchedule(AwsFault):
+    """Schedule does not exist."""
+
+    code = "ResourceNotFoundException"
+
+
+class ScheduleExists(AwsFault):
+    """Schedule already exists."""
+
+    code = "ConflictException"

@@ -73,10 +73,12 @@ class FakeRegister:
         self.locked_until = until
         return True
 
-    def unlock(self, now: datetime) -> None:
+    def unlock(self, now: datetime, *, finished: bool = True) -> None:
         """Give the lock back."""
         self.account.call("UpdateItem")
-        self.locked_until, self.last_sweep_at = None, now
+        self.locked_until = None
+        if finished:
+            self.last_sweep_at = now
 
 
 @dataclass(slots=True)
@@ -102,7 +104,7 @@ class FakeAws:
         """DescribeEndpoint."""
         now = self.account.call("DescribeEndpoint")
         life = self.account.sagemaker.live.get(name)
-        return None if life is None else _described(life, now)
+        return None if life is None else described(life, now)
 
     def list_components(self, token: str | None) -> Page[Component]:
         """ListInferenceComponents of all endpoints."""
@@ -156,7 +158,7 @@ class FakeAws:
 
     def _result(self, query: Query, begin: int, stop: int, now: int) -> Result:
         points = self._points(query, begin, stop, now)
-        return Result(query.id, {moment(minute): value for minute, value in points})
+        return Result(query.id, {_moments.get(minute) or moment(minute): value for minute, value in points})
 
     def _points(self, query: Query, begin: int, stop: int, now: int) -> Points:
         metrics, dimensions = self.account.metrics, dict(query.dimensions)
@@ -171,7 +173,7 @@ class FakeAws:
             return metrics.utilisation(name, begin, stop, now)
         if query.metric == "Invocations":
             return metrics.invocations(name, lane, begin, stop, now)
-        if query.metric == "ConcurrentRequestsPerModel":
+        if query.metric in ("ConcurrentRequestsPerModel", "ConcurrentRequestsPerCopy"):
             return metrics.concurrency(name, lane, begin, stop, now)
         return []
 
@@ -192,7 +194,8 @@ def _listed(life: Life, now: int) -> Endpoint:
     )
 
 
-def _described(life: Life, now: int) -> Endpoint:
+def described(life: Life, now: int) -> Endpoint:
+    """Return an endpoint as DescribeEndpoint shows it."""
     variants = (VARIANT,) if life.plan.components else tuple(name for name, _ in life.plan.traffic)
     return replace(
         _listed(life, now), config_name=life.config_name, variants=variants, instances=len(variants)

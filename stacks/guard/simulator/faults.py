@@ -120,7 +120,7 @@ def flapping(draft: Draft) -> None:
 
     def flap(plan: Plan) -> Plan:
         ends = [traffic.ends[-1] for _, traffic in plan.traffic if traffic.ends]
-        bad = [plan.expires_at - 120, max(ends, default=plan.created_at) + plan.idle_s + plan.grace_s]
+        bad = [plan.created_at + round(plan.lifetime_hours * HOUR) - 120, max(ends, default=plan.created_at) + plan.idle_s + plan.grace_s]
         found = []
         for _ in range(random.randint(1, 4)):
             anywhere = random.uniform(plan.created_at + plan.creating_s, draft.end)

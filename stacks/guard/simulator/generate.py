@@ -89,7 +89,7 @@ def _plans(random: Random, begin: int, end: int) -> list[Plan]:
     plans = [_plan(random, f"code-{index}", begin, end) for index in range(count)]
     if random.random() < 0.25:
         ours = plans[0].name
-        similar = random.choice((f"{ours}-2", f"my-{ours}", ours.upper(), f"{ours}x"))
+        similar = random.choice((f"{ours}-2", f"my-{ours}", f"{ours}x", ours[:-1]))
         plan = _plan(random, similar, begin, end)
         plans.append(replace(plan, owner="foreign", borrowed_tags=random.random() < 0.4, lifetime_hours=1e6))
     return plans

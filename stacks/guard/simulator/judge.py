@@ -1,16 +1,18 @@
 """What went wrong in a world, and what it cost: from the truth of the traffic, not from what the guard believed.
 
-The promise that is judged: an endpoint is turned off for idleness only when nothing was in flight for idle plus
-grace. A request is *protected* if it arrives within idle plus grace of the last one's end (or of the first
-InService), within the grace of the mark that was announced, or early enough that CloudWatch could show it before
-the deletion. What comes after the grace in the last minutes before the deletion, which CloudWatch cannot have
-shown to anybody, is counted apart (``late_arrivals``).
+The promise that is judged: an endpoint is turned off for idleness only after idle plus grace without use. Use is a
+request in flight where CloudWatch shows concurrency, and an arrival where it does not; a request in flight as the
+endpoint goes is counted against the guard in both. A request is *protected* if it arrives within idle plus grace of
+the last use (or of the first InService), within the grace of the mark that was announced, or early enough that
+CloudWatch could show it before the deletion. What comes after the grace in the last minutes before the deletion,
+which CloudWatch cannot have shown to anybody, is counted apart (``late_arrivals``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from stacks.guard.simulator.cloudformation import UPDATE_S
 from stacks.guard.simulator.sagemaker import Life
 from stacks.guard.simulator.traffic import HOUR
 from stacks.guard.simulator.worlds import Plan, World
@@ -81,7 +83,7 @@ def judge(world: World, ended: list[Ended]) -> Verdict:
                 verdict.notes.append(f"foreign {life.plan.name} deleted by {life.ended_by}")
             continue
         verdict.lives += 1
-        verdict.double += life.deletes_while_deleting
+        verdict.double += life.double_actions
         _waste(world, each, verdict)
         _limits(world, each, verdict)
         if each.cause == IDLE:
@@ -105,24 +107,22 @@ def _idle(world: World, each: Ended, verdict: Verdict) -> None:
     shown_by = off - world.cloudwatch.lag_s - FLUSH_S
     announced = 0 if each.marked_at is None else each.marked_at + plan.grace_s
     in_flight = late = False
-    coming = []
+    back = None
     for start, end in requests(plan):
         if start < life.in_service_at:
             continue
         if start > off:
-            coming.append(start)
+            back = start
             break
-        protected = start <= until or start <= shown_by or start <= announced
-        if protected:
-            until = max(until, end + promise)
+        if start <= until or start <= shown_by or start <= announced:
+            until = max(until, (end if world.cloudwatch.concurrency else start) + promise)
             in_flight = in_flight or end > off
         else:
             late = late or end > off
     verdict.in_flight += in_flight
     verdict.late_arrivals += late and not in_flight
     verdict.too_early += off < until
-    if any(start <= until for start in coming) or (off < until and not coming and in_flight):
-        verdict.before_return += bool(coming) and coming[0] <= until
+    verdict.before_return += back is not None and back <= until
     if each.kept_until > off:
         verdict.kept_killed += 1
         verdict.notes.append(f"{plan.name} turned off for idleness at {off} though kept until {each.kept_until}")
@@ -166,12 +166,21 @@ def _waste(world: World, each: Ended, verdict: Verdict) -> None:
     if not world.metrics_work or not _undisturbed(world, each):
         return
     allowed = life.plan.idle_s + life.plan.grace_s
-    longest = max((stop - begin for begin, stop in stretches), default=0)
+    acted = _acted_at(each, end)
+    longest = max((min(stop, acted) - begin for begin, stop in stretches), default=0)
     if each.cause == IDLE:
         verdict.excess.append((longest - allowed) / 60)
     if longest > allowed + 2 * SWEEP_S:
         verdict.beyond_bound += 1
         verdict.notes.append(f"{life.plan.name} quiet for {longest - allowed} s above idle plus grace")
+
+
+def _acted_at(each: Ended, end: int) -> int:
+    """When the guard acted: before its stack took its time, or before the components made room."""
+    life = each.life
+    if each.cause != IDLE or life.turning_off_at is None:
+        return end
+    return life.turning_off_at - (UPDATE_S if life.plan.owner == "stack" else 0)
 
 
 def _undisturbed(world: World, each: Ended) -> bool:

@@ -76,4 +76,4 @@ def _total(account: Account, life: Life, lane: str, now: int) -> float | None:
 
 def _ended(life: Life, cause: str) -> Ended:
     known = cause if life.ended_by not in ("", "user") else life.ended_by
-    return Ended(life, known, None, 0, life.plan.expires_at)
+    return Ended(life, known, None, 0, life.expires_at)

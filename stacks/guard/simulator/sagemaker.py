@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from stacks.guard.simulator.cloudwatch import FOREVER, Metrics, Served
@@ -30,7 +31,15 @@ class Life:
     ended_by: str = ""
     """Who had it deleted: ``guard``, ``schedule``, ``user``, or a rival's name."""
     refusals: list[int] = field(default_factory=list)
-    deletes_while_deleting: int = 0
+    double_actions: int = 0
+    """Deletions asked for while one was under way."""
+    turning_off_at: int | None = None
+    """When the first of its components, or it itself, began to go."""
+
+    @property
+    def expires_at(self) -> int:
+        """Return the end of the lifetime that its tags promise."""
+        return self.created_at + round(self.plan.lifetime_hours * 3600)
 
     def status(self, now: int) -> str:
         """Return the EndpointStatus at a moment."""
@@ -60,6 +69,8 @@ class SageMaker:
     metrics: Metrics
     account: str
     region: str
+    ending: Callable[[Life], None] = lambda _: None
+    """Called as a life ends, while the guard's register still says why."""
     live: dict[str, Life] = field(default_factory=dict)
     lives: list[Life] = field(default_factory=list)
 
@@ -84,10 +95,7 @@ class SageMaker:
         self.live[plan.name] = life
         self.lives.append(life)
         served = self.metrics.served.setdefault(plan.name, Served())
-        for lane, traffic in plan.traffic:
-            known = served.lanes.setdefault(lane, [])
-            if traffic not in known:
-                known.append(traffic)
+        _reroute(served, plan, now)
         if not plan.fails:
             served.alive.append([life.in_service_at, FOREVER])
         return life
@@ -99,7 +107,8 @@ class SageMaker:
             raise NoSuchEndpoint(f"Could not find endpoint {self.arn(name)}.")
         status = life.status(now)
         if status == "Deleting":
-            life.deletes_while_deleting += 1
+            # The schedule's rate goes on while a deletion takes its time: by design.
+            life.double_actions += by != "schedule"
             raise DeletionRefused(f"Cannot update in-progress endpoint {life.arn}.")
         if status in BUSY:
             life.refusals.append(now)
@@ -119,11 +128,14 @@ class SageMaker:
                 if life.status(now) in BUSY:
                     raise DeletionRefused(f"Cannot delete inference component {component}: endpoint in progress")
                 life.components.remove(component)
+                life.turning_off_at = life.turning_off_at or now
                 return
         raise NoSuchEndpoint(f"Could not find inference component {component}")
 
     def _end(self, life: Life, now: int, by: str) -> None:
         life.deleting_at, life.ended_by = now, by
+        life.turning_off_at = life.turning_off_at or now
+        self.ending(life)
         served = self.metrics.served[life.plan.name]
         if served.alive and served.alive[-1][1] == FOREVER:
             served.alive[-1][1] = max(now, served.alive[-1][0])
@@ -133,3 +145,13 @@ class SageMaker:
         life.gone_at = now
         if self.live.get(life.plan.name) is life:
             del self.live[life.plan.name]
+
+
+def _reroute(served: Served, plan: Plan, now: int) -> None:
+    """The clients of a name follow its newest endpoint: what an older plan would still have sent is gone."""
+    ours = [traffic for _, traffic in plan.traffic]
+    for lane, known in served.lanes.items():
+        served.lanes[lane] = [each if each in ours else each.until(now) for each in known]
+    for lane, traffic in plan.traffic:
+        if traffic not in served.lanes.setdefault(lane, []):
+            served.lanes[lane].append(traffic)

@@ -1,4 +1,4 @@
-"""The simulated EventBridge Scheduler: rate(10 minutes) from a start on, for a day, whatever the guard does."""
+"""The simulated EventBridge Scheduler: rate(10 minutes) from a start to an end, whatever the guard does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from stacks.guard.simulator.errors import AwsFault
 from stacks.guard.simulator.events import Events
 
 RATE_S = 600
-LASTS_S = 24 * 3600
 
 Target = Callable[[int], None]
 """Called at each firing; an AwsFault it raises goes to the dead-letter queue, and the next firing comes all the same."""
@@ -21,6 +20,7 @@ class Schedule:
 
     name: str
     start: int
+    end: int
     target: Target
     removed: bool = False
     fired: int = 0
@@ -34,10 +34,10 @@ class Scheduler:
     armed: dict[str, Schedule] = field(default_factory=dict)
     dead_letters: int = 0
 
-    def arm(self, name: str, start: int, target: Target) -> None:
-        """Create or rewrite a schedule that fires every ten minutes from ``start`` on."""
+    def arm(self, name: str, start: int, end: int, target: Target) -> None:
+        """Create or rewrite a schedule that fires every ten minutes from ``start`` to ``end``."""
         self.remove(name)
-        schedule = Schedule(name, start, target)
+        schedule = Schedule(name, start, end, target)
         self.armed[name] = schedule
         self.events.at(max(start, self.events.now), lambda now: self._fire(schedule, now))
 
@@ -49,7 +49,7 @@ class Scheduler:
         return schedule is not None
 
     def _fire(self, schedule: Schedule, now: int) -> None:
-        if schedule.removed or now >= schedule.start + LASTS_S:
+        if schedule.removed or now >= schedule.end:
             return
         schedule.fired += 1
         try:

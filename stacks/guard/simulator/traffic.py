@@ -31,6 +31,11 @@ class Traffic:
         ordered = sorted(requests)
         return Traffic(tuple(s for s, _ in ordered), tuple(e for _, e in ordered))
 
+    def until(self, moment: int) -> Traffic:
+        """Return the requests that arrive before a moment."""
+        count = bisect_left(self.starts, moment)
+        return Traffic(self.starts[:count], self.ends[:count])
+
     def between(self, begin: int, end: int) -> range:
         """Return the indices of the requests that arrive in [begin, end)."""
         return range(bisect_left(self.starts, begin), bisect_left(self.starts, end))

@@ -80,11 +80,6 @@ class Plan:
         """Return the time between the mark and the second look."""
         return self.grace_minutes * 60
 
-    @property
-    def expires_at(self) -> int:
-        """Return the end of the lifetime that its tags promise."""
-        return self.created_at + round(self.lifetime_hours * 3600)
-
 
 @dataclass(frozen=True, slots=True)
 class CloudWatch:

@@ -1,0 +1,102 @@
+"""boto3's clients, as far as the guard's functions call them, over a simulated account."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from stacks.guard.simulator.account import ACCOUNT, REGION, Account
+from stacks.guard.simulator.errors import NoSuchSchedule, ScheduleExists
+from stacks.guard.simulator.fake_aws import seconds
+
+Functions = Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]
+UNIVERSAL = "aws-sdk:sagemaker:"
+
+
+@dataclass(slots=True)
+class SageMakerClient:
+    """boto3's client of SageMaker, for waking."""
+
+    account: Account
+
+    def create_endpoint(
+        self, *, EndpointName: str, EndpointConfigName: str, Tags: list[dict[str, str]]
+    ) -> dict[str, Any]:
+        """CreateEndpoint of an endpoint that was there before, with its kept config."""
+        now = self.account.call("CreateEndpoint")
+        plan = self.account.plans[EndpointName]
+        tags = {each["Key"]: each["Value"] for each in Tags}
+        life = self.account.sagemaker.create(plan, now, tags, EndpointConfigName)
+        return {"EndpointArn": life.arn}
+
+
+@dataclass(slots=True)
+class SchedulerClient:
+    """boto3's client of EventBridge Scheduler; what is armed here really fires."""
+
+    account: Account
+    functions: Functions
+    requests: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def create_schedule(self, **request: Any) -> dict[str, Any]:
+        """CreateSchedule."""
+        self.account.call("CreateSchedule")
+        if request["Name"] in self.account.scheduler.armed:
+            raise ScheduleExists(f"Schedule {request['Name']} already exists.")
+        return self._arm(request)
+
+    def update_schedule(self, **request: Any) -> dict[str, Any]:
+        """UpdateSchedule."""
+        self.account.call("UpdateSchedule")
+        if request["Name"] not in self.account.scheduler.armed:
+            raise NoSuchSchedule(f"Schedule {request['Name']} does not exist.")
+        return self._arm(request)
+
+    def get_schedule(self, *, Name: str, **_: Any) -> dict[str, Any]:
+        """GetSchedule."""
+        self.account.call("GetSchedule")
+        if Name not in self.account.scheduler.armed:
+            raise NoSuchSchedule(f"Schedule {Name} does not exist.")
+        return self.requests[Name]
+
+    def delete_schedule(self, *, Name: str, **_: Any) -> dict[str, Any]:
+        """DeleteSchedule."""
+        self.account.call("DeleteSchedule")
+        if not self.account.scheduler.remove(Name):
+            raise NoSuchSchedule(f"Schedule {Name} does not exist.")
+        return {}
+
+    def _arm(self, request: dict[str, Any]) -> dict[str, Any]:
+        name, target = request["Name"], request["Target"]
+        self.requests[name] = request
+        start, end = seconds(_aware(request["StartDate"])), seconds(_aware(request["EndDate"]))
+        if request["ScheduleExpression"] != "rate(10 minutes)":
+            raise ValueError(f"the simulator knows rate(10 minutes) only, found {request['ScheduleExpression']}")
+        event = json.loads(target["Input"])
+        self.account.scheduler.arm(name, start, end, lambda now: self._fire(target["Arn"], event, now))
+        return {"ScheduleArn": f"arn:aws:scheduler:{REGION}:{ACCOUNT}:schedule/default/{name}"}
+
+    def _fire(self, arn: str, event: dict[str, Any], now: int) -> None:
+        """What a schedule calls: SageMaker itself, or a function of the guard if it runs at all."""
+        account = self.account
+        if UNIVERSAL in arn:
+            operation = arn.rpartition(":")[2]
+            if operation == "deleteEndpoint":
+                account.may_delete(event["EndpointName"])
+                account.sagemaker.delete(event["EndpointName"], now, "schedule")
+            elif operation == "deleteInferenceComponent":
+                account.sagemaker.delete_component(event["InferenceComponentName"], now)
+            else:
+                raise ValueError(f"the simulator knows no universal target {operation}")
+            return
+        if account.functions_run(now):
+            self.functions[arn.rpartition(":")[2]](event)
+
+
+def _aware(at: datetime) -> datetime:
+    if at.tzinfo is None:
+        raise ValueError(f"a schedule's date without a time zone: {at}")
+    return at
