@@ -28,7 +28,10 @@ def is_custom(type_name: str) -> bool:
 
 @dataclass(frozen=True)
 class Resource:
-    """One resource as it stands; ``physical_id`` is None when it could not be made."""
+    """One resource as it stands; ``physical_id`` is None when it could not be made.
+
+    ``unsure`` says that a change failed half-way: what the resource is like now is not known.
+    """
 
     logical_id: str
     type_name: str
@@ -43,6 +46,7 @@ class Resource:
     update_replace_policy: str = "Delete"
     dependencies: frozenset[str] = frozenset()
     tags: Mapping[str, str] = field(default_factory=dict)
+    unsure: bool = False
 
     def attribute(self, name: str) -> Any:
         """Give an attribute, whose dots may lead into an object.

@@ -76,7 +76,7 @@ class Work:
         details = changed_properties(found.properties, new, self._tools.immutable(found.type_name))
         if replaces(details):
             return self._replace(found, target)
-        if details or found.status.endswith("_FAILED") or self._tags_changed(found, target):
+        if details or found.unsure or self._tags_changed(found, target):
             return self._change(found, target)
         with self._tools.lock:
             self._stack.put(replace(target, updated_at=found.updated_at), shown=False)
@@ -140,7 +140,7 @@ class Work:
                 dict(target.properties),
             )
         except Exception as error:
-            self._put(target, "UPDATE_FAILED", _reason(error))
+            self._put(replace(target, unsure=True), "UPDATE_FAILED", _reason(error))
             return False
         if changed.physical_id != found.physical_id:
             self.leftovers.append(found)
@@ -163,7 +163,7 @@ class Work:
             self._put(before, "UPDATE_COMPLETE")
             return True
         same = current.properties == before.properties and current.tags == before.tags
-        if same and not current.status.endswith("_FAILED"):
+        if same and not current.unsure:
             with self._tools.lock:
                 self._stack.put(before, shown=False)
             return True
@@ -226,7 +226,7 @@ class Work:
 
 
 def _made(target: Resource, created: Created) -> Resource:
-    return replace(target, physical_id=created.physical_id, attributes=dict(created.attributes))
+    return replace(target, physical_id=created.physical_id, attributes=dict(created.attributes), unsure=False)
 
 
 def _reason(error: Exception) -> str:
