@@ -43,10 +43,12 @@ _HEADS = """## Training
 a prompt of {prompt_tokens} tokens from the corpus and the target's own greedy continuation of {new_tokens}),
 {tokens_a_step} tokens a step, KL to the target's logits, Muon, rate {rate}, seed {seed}.
 
-- EAGLE-3: {eagle3_layers} layer, unrolled {ttt_steps} deep, {eagle3_steps:,} steps.
-- P-EAGLE: {peagle_layers} layers, {depths} depths in one pass. It starts from EAGLE-3's layer, with attention
-  planted that finds the anchor (`peagle_sm/train/warm_start.py`), then {near_steps:,} steps on two depths and
-  {deep_steps:,} steps on all. So it has had more steps than EAGLE-3, which had settled after its own.
+- EAGLE-3: {eagle3_layers} layer, 4 query and 2 key/value heads, unrolled {ttt_steps} deep, {steps:,} steps
+  in two halves.
+- P-EAGLE: {peagle_layers} layers, {peagle_heads} query and {peagle_kv_heads} key/value heads, {depths} depths
+  in one pass, {steps:,} steps. It starts from EAGLE-3's layer as it was after the first half, with attention
+  planted that finds the anchor and that copies from where the text stood before
+  (`peagle_sm/train/warm_start.py`).
 """
 _TITLES = {
     "target": "tiny-code: the small target",
@@ -79,6 +81,8 @@ def head_section(facts: dict[str, Any], rollouts: dict[str, Any]) -> str:
         new_tokens=rollout.NEW_TOKENS,
         eagle3_layers=heads.EAGLE3_LAYERS,
         peagle_layers=heads.PEAGLE_LAYERS,
+        peagle_heads=heads.PEAGLE_HEADS,
+        peagle_kv_heads=heads.PEAGLE_KEY_VALUE_HEADS,
     )
 
 

@@ -1,7 +1,7 @@
 """Train the EAGLE-3 and the P-EAGLE head with `speculators`, on the same rollouts.
 
-EAGLE-3 comes first, since P-EAGLE starts from its layer (``warm_start``). P-EAGLE then learns two depths,
-which teaches it to look at its anchor, and after that all of them.
+Both get the same sequences and the same number of steps. EAGLE-3 has the first half of its steps first, since
+P-EAGLE starts from its layer (``warm_start``).
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from peagle_sm.train.target import AUX_LAYERS
 
 TOKENS_A_STEP = 768  #: three rollouts; attention over the sampled depths is dense on a CPU
 DEPTHS = 12  #: the K up to which the P-EAGLE head is trained
+DEPTH_RATIO, LEAST_RATIO = 0.6, 0.05  #: share of slots sampled at each further depth, and its floor
 TTT_STEPS = 6  #: the depth to which the EAGLE-3 head is unrolled in training
 PEAGLE_LAYERS, EAGLE3_LAYERS = 2, 1
+PEAGLE_HEADS, PEAGLE_KEY_VALUE_HEADS = 16, 8  #: of 64; what `copying` plants needs that many
 MASK_TOKEN_ID = 1  #: <|mask|> in the tokenizer of this family
 
 _SHARED = [
@@ -38,22 +40,19 @@ _PEAGLE = [
     *("--num-layers", str(PEAGLE_LAYERS), "--full-attention-indices", *map(str, range(PEAGLE_LAYERS))),
     *("--mask-token-id", str(MASK_TOKEN_ID)),
 ]
+_DEPTHS = [
+    *("--num-depths", str(DEPTHS), "--max-anchors", "512"),
+    *("--down-sample-ratio", str(DEPTH_RATIO), "--down-sample-ratio-min", str(LEAST_RATIO)),
+]
 
 
 @dataclass(frozen=True)
 class Plan:
     """How long and how fast each part trains; a step is :data:`TOKENS_A_STEP` tokens."""
 
-    eagle3_steps: int
-    near_steps: int  #: P-EAGLE on two depths
-    deep_steps: int  #: P-EAGLE on all depths
+    steps: int  #: of each head; EAGLE-3 has them in two halves
     rate: float = 2e-3
     seed: int = 0
-
-
-def _depths(count: int, ratio: float, least: float) -> list[str]:
-    sampling = ["--down-sample-ratio", str(ratio), "--down-sample-ratio-min", str(least)]
-    return ["--num-depths", str(count), "--max-anchors", "512", *sampling]
 
 
 class Trainer:
@@ -70,13 +69,13 @@ class Trainer:
             "OMP_WAIT_POLICY": "passive",
         }
 
-    def run(self, part: str, kind: str, options: list[str], *, steps: int, schedule: str) -> Path:
+    def run(self, part: str, kind: str, options: list[str], *, steps: int) -> Path:
         """Train one part for ``steps`` steps; returns its checkpoint."""
         epochs = 1 + steps * TOKENS_A_STEP // self._rollout_tokens()
         return self._call(
             part,
             kind,
-            [*options, "--max-steps", str(steps), "--epochs", str(epochs), "--scheduler-type", schedule],
+            [*options, "--max-steps", str(steps), "--epochs", str(epochs)],
         )
 
     def fresh(self, kind: str, options: list[str]) -> Path:
@@ -122,29 +121,28 @@ def last_checkpoint(folder: Path) -> Path:
 def train(trainer: Trainer) -> None:
     """Both heads, into ``work/checkpoints/eagle3`` and ``work/checkpoints/p-eagle``."""
     plan, work = trainer.plan, trainer.work
-    eagle3 = trainer.run("eagle3", "eagle3", _EAGLE3, steps=plan.eagle3_steps, schedule="cosine")
-    fresh = trainer.fresh("peagle", [*_PEAGLE, *_depths(2, 1.0, 1.0)])
+    first = plan.steps // 2
+    half = trainer.run("eagle3-first", "eagle3", _EAGLE3, steps=first)
+    fresh = trainer.fresh("peagle", [*_PEAGLE, *_DEPTHS])
     warm = work / "checkpoints" / "warm"
     words = [sys.executable, "-m", "peagle_sm.train.warm_start", "--work", str(work), "--out", str(warm)]
-    subprocess.run([*words, "--eagle3", str(eagle3), "--fresh", str(fresh)], check=True)
-    options = ["--from-pretrained", str(warm), *_depths(2, 1.0, 1.0)]
-    near = trainer.run("near", "peagle", options, steps=plan.near_steps, schedule="linear")
-    options = ["--from-pretrained", str(near), *_depths(DEPTHS, 0.6, 0.05)]
-    trainer.run("p-eagle", "peagle", options, steps=plan.deep_steps, schedule="cosine")
+    words += ["--eagle3", str(half), "--fresh", str(fresh), "--seed", str(plan.seed)]
+    subprocess.run(words, check=True)
+    options = ["--from-pretrained", str(half), "--ttt-steps", str(TTT_STEPS)]
+    trainer.run("eagle3", "eagle3", options, steps=plan.steps - first)
+    trainer.run("p-eagle", "peagle", ["--from-pretrained", str(warm), *_DEPTHS], steps=plan.steps)
 
 
 def main() -> None:
     """Train both heads and leave ``work/heads.json`` for the cards."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--eagle3-steps", type=int, default=1470)
-    parser.add_argument("--near-steps", type=int, default=300)
-    parser.add_argument("--deep-steps", type=int, default=2800)
+    parser.add_argument("--steps", type=int, default=2938, help="of each head")
     parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
-    plan = Plan(options.eagle3_steps, options.near_steps, options.deep_steps, options.rate, options.seed)
+    plan = Plan(options.steps, options.rate, options.seed)
     trainer = Trainer(options.work, plan, options.threads)
     train(trainer)
     sizes = {"tokens_a_step": TOKENS_A_STEP, "depths": DEPTHS, "ttt_steps": TTT_STEPS}

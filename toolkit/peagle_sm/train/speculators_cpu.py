@@ -1,4 +1,4 @@
-"""``speculators train`` (0.9.0) on a machine without an accelerator: three repairs, then its own CLI.
+"""``speculators train`` (0.9.0) on a machine without an accelerator: four repairs, then its own CLI.
 
 Run as ``python -m peagle_sm.train.speculators_cpu <arguments of speculators train>``.
 """
@@ -10,7 +10,10 @@ import sys
 from typing import Any
 
 import torch
+from speculators.models.peagle.core import PEagleDraftModel
 from speculators.train import trainer
+
+from peagle_sm.train import batched
 
 
 def repair() -> None:
@@ -26,6 +29,7 @@ def repair() -> None:
         self.device_type = "cpu"  # autocast falls back to "cuda" otherwise
 
     trainer.Trainer.__init__ = with_cpu
+    PEagleDraftModel.forward = batched.forward
 
 
 def main() -> None:
