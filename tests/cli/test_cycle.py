@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def deployed(peagle: Run, spec: Spec) -> str:
-    result = peagle("deploy", spec(), "--yes", "--format", "quiet")
+    result = peagle("deploy", spec(), "--unguarded", "--yes", "--format", "quiet")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "demo\n", "")
     return "demo"
 
@@ -42,7 +42,7 @@ def test_plan_shows_and_dry_run_prints_the_exact_requests(peagle: Run, spec: Spe
 def test_more_draft_tokens_than_the_head_was_trained_for_is_exit_code_3(peagle: Run, spec: Spec) -> None:
     path = Path(spec())
     path.write_text(path.read_text() + "speculation: {mode: p-eagle, num_speculative_tokens: 30}\n")
-    for command in (["plan"], ["plan", "--dry-run"], ["deploy", "--yes"]):
+    for command in (["plan"], ["plan", "--dry-run"], ["deploy", "--unguarded", "--yes"]):
         result = peagle(*command, str(path))
         assert result.exit_code == 3
         found = json.loads(peagle(*command, str(path), "--format", "json").stderr)["error"]["details"]
@@ -66,14 +66,14 @@ def test_without_a_terminal_and_yes_nothing_is_created(peagle: Run, spec: Spec) 
 
 
 def test_no_at_the_question_creates_nothing(peagle: Run, spec: Spec) -> None:
-    result = peagle("deploy", spec(), answers="n\n")
+    result = peagle("deploy", spec(), "--unguarded", answers="n\n")
     assert result.exit_code == 1
     assert "Create demo for 0.00 USD/hour? [y/N]" in result.stderr
     assert peagle("list", "--format", "quiet").stdout == ""
 
 
 def test_yes_at_the_question_deploys_and_follows(peagle: Run, spec: Spec) -> None:
-    result = peagle("deploy", spec(), answers="y\n")
+    result = peagle("deploy", spec(), "--unguarded", answers="y\n")
     assert result.exit_code == 0, result.stderr
     assert "lifetime limit armed" in result.stderr
     assert "endpoint demo is in service" in result.stderr
@@ -82,7 +82,7 @@ def test_yes_at_the_question_deploys_and_follows(peagle: Run, spec: Spec) -> Non
 
 
 def test_each_line_of_stderr_is_json_when_json_is_asked(peagle: Run, spec: Spec) -> None:
-    result = peagle("deploy", spec(), "--yes", "--format", "json")
+    result = peagle("deploy", spec(), "--unguarded", "--yes", "--format", "json")
     said = [json.loads(line) for line in result.stderr.splitlines()]
     assert said[0]["plan"]["name"] == "demo"
     assert [each["progress"]["phase"] for each in said[1:]][-1] == "ready"
@@ -91,7 +91,7 @@ def test_each_line_of_stderr_is_json_when_json_is_asked(peagle: Run, spec: Spec)
 
 
 def test_a_deploy_without_waiting_returns_while_it_is_created(peagle: Run, spec: Spec) -> None:
-    result = peagle("deploy", spec(SCRIPT_PING="2"), "--yes", "--no-wait")
+    result = peagle("deploy", spec(SCRIPT_PING="2"), "--unguarded", "--yes", "--no-wait")
     assert result.exit_code == 0, result.stderr
     assert "status       Creating" in result.stdout
     assert "follow it:  peagle-sm status demo" in result.stdout
@@ -129,7 +129,7 @@ def test_a_body_over_the_limit_is_refused_before_it_is_sent(peagle: Run, deploye
 
 
 def test_a_cut_stream_keeps_its_text_and_is_exit_code_9(peagle: Run, spec: Spec) -> None:
-    peagle("deploy", spec("cut", SCRIPT_INVOKE="cut"), "--yes", "--format", "quiet")
+    peagle("deploy", spec("cut", SCRIPT_INVOKE="cut"), "--unguarded", "--yes", "--format", "quiet")
     result = peagle("invoke", "cut", "-p", "x")
     assert result.exit_code == 9
     assert result.stdout.startswith("token0 ")
@@ -170,7 +170,7 @@ def test_delete_as_json(peagle: Run, deployed: str) -> None:
 
 def test_an_engine_that_dies_is_told_with_its_last_words_and_cleaned_up(peagle: Run, spec: Spec) -> None:
     path = spec("dies", SCRIPT_PING="never", SCRIPT_EXIT_AFTER="0.3", SCRIPT_EXIT_LINE="ValueError: no head")
-    result = peagle("deploy", path, "--yes")
+    result = peagle("deploy", path, "--unguarded", "--yes")
     assert result.exit_code == 7
     assert "ValueError: no head" in result.stderr
     assert "Traceback" not in result.stderr

@@ -23,6 +23,7 @@ Usage: peagle-sm [OPTIONS] COMMAND [ARGS]...
   A first run, without an AWS account:
 
     peagle-sm local up --detach
+    peagle-sm guard install --local
     peagle-sm init tiny-code
     peagle-sm deploy --local
     peagle-sm invoke tiny-code-p-eagle -p 'def fibonacci(n):' --local
@@ -41,7 +42,14 @@ Endpoints:
   status      Show one endpoint: state, mode, config, cost, end of life.
   logs        Print what the engine behind an endpoint wrote.
   invoke      Send one request and stream the answer.
+  keep        Keep an endpoint for a while, idle or not, and move the end of its
+              life.
+  pause       Turn an endpoint off, and keep what brings it back.
+  resume      Bring a paused endpoint back and follow it until it serves.
   delete      Delete endpoints and all that belongs to them, and prove it.
+
+Account and region:
+  guard       Install, watch and remove what turns off unused endpoints.
 
 This machine:
   local       Run a SageMaker on this machine.
@@ -95,7 +103,7 @@ def test_the_version() -> None:
     assert run("--version").stdout == f"peagle-sm {__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["deploy", "--help"], ["local", "--help"], ["plna"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["deploy", "--help"], ["local", "--help"], ["plna"], ["keep", "--help"]])
 def test_help_pages_and_mistakes_import_nothing_heavy(arguments: list[str]) -> None:
     program = (
         "import json, sys\n"

@@ -32,7 +32,7 @@ def test_an_interrupted_deploy_leaves_nothing(
     server: Server, peagle: Run, spec: Callable[..., str], number: signal.Signals
 ) -> None:
     path = spec("stopped", SCRIPT_PING="3")
-    with started(server, "deploy", path, "--yes") as process:
+    with started(server, "deploy", path, "--unguarded", "--yes") as process:
         assert process.stderr is not None
         for line in process.stderr:
             if "is Creating" in line:
@@ -46,7 +46,7 @@ def test_an_interrupted_deploy_leaves_nothing(
 
 
 def test_ctrl_c_ends_following_a_log_quietly(server: Server, peagle: Run, spec: Callable[..., str]) -> None:
-    assert peagle("deploy", spec("followed"), "--yes", "--format", "quiet").exit_code == 0
+    assert peagle("deploy", spec("followed"), "--unguarded", "--yes", "--format", "quiet").exit_code == 0
     with started(server, "logs", "followed", "--follow") as process:
         assert process.stdout is not None
         assert process.stdout.readline()

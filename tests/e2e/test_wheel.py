@@ -120,7 +120,7 @@ def test_an_endpoint_lives_and_goes_in_an_empty_folder(installed: Installed) -> 
     server = installed.json("local", "up", "--detach")
     processes = [psutil.Process(server["pid"])]
     installed.run("init", "tiny-code", "--name", ENDPOINT)
-    installed.run("deploy", "--local", "--yes")
+    installed.run("deploy", "--local", "--unguarded", "--yes")
     processes += psutil.Process(server["pid"]).children(recursive=True)
     answer = installed.run("invoke", ENDPOINT, "-p", "def add(a, b):", "--max-tokens", "16", "--local")
     assert answer.stdout.strip()

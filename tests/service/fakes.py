@@ -6,6 +6,7 @@ takes time, a schedule that is due deletes. What it must never see is an endpoin
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -82,6 +83,9 @@ class FakeAws:
         self.log_lines: list[str] = []
         self.log_line_ms = 1
         self.late: list[tuple[float, Callable[[], object]]] = []
+        self.stacks: dict[str, str] = {"PeagleGuard": "CREATE_COMPLETE"}
+        self.register: dict[str, Params] | None = {}
+        self.switch: Callable[[Params], Params] | None = None
 
     def everything(self) -> list[str]:
         self._settle()
@@ -130,7 +134,16 @@ class FakeAws:
         return "Creating" if self.clock.seconds < row.ready_at else row.outcome
 
     def client(self, service: str, **_: Any) -> Any:
-        return {"sagemaker": SageMaker, "scheduler": Scheduler, "sts": Sts, "logs": Logs}[service](self)
+        kinds = {
+            "cloudformation": CloudFormation,
+            "dynamodb": DynamoDb,
+            "lambda": Lambda,
+            "logs": Logs,
+            "sagemaker": SageMaker,
+            "scheduler": Scheduler,
+            "sts": Sts,
+        }
+        return kinds[service](self)
 
     region_name = "us-east-1"
     profile_name = "default"
@@ -249,6 +262,21 @@ class SageMaker:
 
         return self.aws.call("DeleteModel", act)
 
+    def add_tags(self, ResourceArn: str, Tags: list[Params]) -> Params:
+        def act() -> Params:
+            self._tagged("AddTags", ResourceArn).tags.update({tag["Key"]: tag["Value"] for tag in Tags})
+            return {}
+
+        return self.aws.call("AddTags", act)
+
+    def delete_tags(self, ResourceArn: str, TagKeys: list[str]) -> Params:
+        def act() -> Params:
+            row = self._tagged("DeleteTags", ResourceArn)
+            row.tags = {key: value for key, value in row.tags.items() if key not in TagKeys}
+            return {}
+
+        return self.aws.call("DeleteTags", act)
+
     def get_paginator(self, operation: str) -> Pages:
         if operation == "list_tags":
             return Pages(lambda params: self.aws.call("ListTags", lambda: self._list_tags(params)))
@@ -276,9 +304,12 @@ class SageMaker:
         ]
 
     def _list_tags(self, params: Params) -> Params:
-        kind, name = params["ResourceArn"].rsplit(":", 1)[1].split("/")
-        row = self._get("ListTags", kind, name)
+        row = self._tagged("ListTags", params["ResourceArn"])
         return {"Tags": [{"Key": key, "Value": value} for key, value in row.tags.items()]}
+
+    def _tagged(self, operation: str, arn: str) -> Row:
+        kind, name = arn.rsplit(":", 1)[1].split("/")
+        return self._get(operation, kind, name)
 
 
 class Scheduler:
@@ -333,6 +364,87 @@ class Scheduler:
                 operation, "ResourceNotFoundException", f"Schedule {name} does not exist.", 404
             )
         return self.aws.schedules[name]
+
+
+class CloudFormation:
+    def __init__(self, aws: FakeAws) -> None:
+        self.aws = aws
+
+    def describe_stacks(self, StackName: str) -> Params:
+        def act() -> Params:
+            if StackName not in self.aws.stacks:
+                message = f"Stack with id {StackName} does not exist"
+                raise client_error("DescribeStacks", "ValidationError", message)
+            row = {"StackName": StackName, "StackId": "id", "StackStatus": self.aws.stacks[StackName]}
+            return {"Stacks": [row]}
+
+        return self.aws.call("DescribeStacks", act)
+
+
+class DynamoDb:
+    """One table, `peagle-guard`; None in `FakeAws.register` means that there is none."""
+
+    def __init__(self, aws: FakeAws) -> None:
+        self.aws = aws
+
+    def _items(self, operation: str) -> dict[str, Params]:
+        if self.aws.register is None:
+            raise client_error(operation, "ResourceNotFoundException", "Requested resource not found")
+        return self.aws.register
+
+    def get_item(self, **params: Any) -> Params:
+        def act() -> Params:
+            item = self._items("GetItem").get(params["Key"]["pk"]["S"])
+            return {} if item is None else {"Item": item}
+
+        return self.aws.call("GetItem", act)
+
+    def update_item(self, **params: Any) -> Params:
+        def act() -> Params:
+            pk = params["Key"]["pk"]["S"]
+            item = dict(self._items("UpdateItem").get(pk, {}))
+            values = params["ExpressionAttributeValues"]
+            if item.get("version") != values.get(":seen"):
+                raise client_error("UpdateItem", "ConditionalCheckFailedException", "The conditional failed")
+            sets, _, removes = params["UpdateExpression"].partition(" REMOVE ")
+            for part in sets.removeprefix("SET ").split(", "):
+                name, _, value = part.partition(" = ")
+                item[name.removeprefix("#")] = values[value]
+            for name in filter(None, removes.split(", ")):
+                item.pop(name.removeprefix("#"), None)
+            self._items("UpdateItem")[pk] = {**item, "pk": {"S": pk}}
+            return {}
+
+        return self.aws.call("UpdateItem", act)
+
+    def delete_item(self, **params: Any) -> Params:
+        def act() -> Params:
+            self._items("DeleteItem").pop(params["Key"]["pk"]["S"], None)
+            return {}
+
+        return self.aws.call("DeleteItem", act)
+
+    def get_paginator(self, operation: str) -> Pages:
+        assert operation == "scan"
+        return Pages(
+            lambda params: self.aws.call("Scan", lambda: {"Items": list(self._items("Scan").values())})
+        )
+
+
+class Lambda:
+    """The guard's switch, as `FakeAws.switch` answers; None means that no guard is installed."""
+
+    def __init__(self, aws: FakeAws) -> None:
+        self.aws = aws
+
+    def invoke(self, **params: Any) -> Params:
+        def act() -> Params:
+            if self.aws.switch is None or params["FunctionName"] != "peagle-guard-switch":
+                raise client_error("Invoke", "ResourceNotFoundException", "Function not found", 404)
+            answer = self.aws.switch(json.loads(params["Payload"]))
+            return {"StatusCode": 200, "Payload": io.BytesIO(json.dumps(answer).encode())}
+
+        return self.aws.call("Invoke", act)
 
 
 class Sts:

@@ -38,7 +38,13 @@ def test_everything_goes_in_order_and_is_proven_gone(aws: FakeAws, pacing: Pacin
     assert leftovers(session) == []
     assert not aws.everything()
     sent = [call for call in aws.calls if call.startswith("Delete")]
-    assert sent == ["DeleteEndpoint", "DeleteEndpointConfig", "DeleteModel", "DeleteSchedule"]
+    assert sent == [
+        "DeleteEndpoint",
+        "DeleteEndpointConfig",
+        "DeleteModel",
+        "DeleteSchedule",
+        "DeleteItem",
+    ]
 
 
 def test_globs_take_what_matches_and_the_question_shows_it(aws: FakeAws, pacing: Pacing) -> None:

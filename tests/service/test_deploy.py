@@ -202,7 +202,7 @@ def test_an_old_limit_never_meets_a_new_endpoint(
 
 
 @pytest.mark.parametrize("fault", [KeyboardInterrupt(), denied("x")], ids=["Ctrl-C", "denied"])
-@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("number", range(7))
 def test_an_endpoint_in_service_survives_a_deploy_that_is_stopped(
     aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing, fault: BaseException, number: int
 ) -> None:

@@ -53,14 +53,14 @@ def _spec(**script: str) -> EndpointSpec:
 
 @pytest.fixture
 def endpoint(local: Session, pacing: Pacing) -> Iterator[Endpoint]:
-    with deploy(_spec(), session=local, pacing=pacing) as made:
+    with deploy(_spec(), session=local, pacing=pacing, unguarded=True) as made:
         yield made
 
 
 def test_from_a_spec_to_an_endpoint_and_back_to_nothing(local: Session, pacing: Pacing) -> None:
     spec = _spec(invoke="sse", chunks="3")
     events: list[Event] = []
-    endpoint = deploy(spec, session=local, pacing=pacing, progress=events.append)
+    endpoint = deploy(spec, session=local, pacing=pacing, unguarded=True, progress=events.append)
     assert events[-1].phase == "ready"
     row = next(one for one in list_endpoints(local) if one.name == spec.name)
     assert (row.status, row.mode, row.num_speculative_tokens) == ("InService", "p-eagle", 7)
@@ -88,16 +88,16 @@ def test_status_shows_the_engine_behind_it(endpoint: Endpoint) -> None:
 
 def test_a_second_deploy_takes_up_what_is_there(local: Session, pacing: Pacing) -> None:
     spec = _spec()
-    with deploy(spec, session=local, pacing=pacing) as first:
+    with deploy(spec, session=local, pacing=pacing, unguarded=True) as first:
         created = first.status().summary.created_at
-        again = deploy(spec, session=local, pacing=pacing)
+        again = deploy(spec, session=local, pacing=pacing, unguarded=True)
         assert again.status().summary.created_at == created
 
 
 def test_an_engine_that_dies_on_the_way_up_is_quoted_and_cleaned_up(local: Session, pacing: Pacing) -> None:
     spec = _spec(ping="never", exit_after="0.1", exit_line="ValueError: no such head")
     with pytest.raises(EndpointFailed, match="no such head") as caught:
-        deploy(spec, session=local, pacing=pacing)
+        deploy(spec, session=local, pacing=pacing, unguarded=True)
     assert any("no such head" in line for line in caught.value.details["log_tail"])
     assert not [one for one in leftovers(local) if spec.name in one]
 
@@ -107,7 +107,7 @@ def test_a_failed_deploy_quotes_its_own_engine_and_not_an_earlier_one(local: Ses
     for reason in ("the first reason", "the second reason"):
         spec = _spec(ping="never", exit_after="0.1", exit_line=reason).model_copy(update={"name": name})
         with pytest.raises(EndpointFailed) as caught:
-            deploy(spec, session=local, pacing=pacing)
+            deploy(spec, session=local, pacing=pacing, unguarded=True)
     text = "\n".join(caught.value.details["log_tail"])
     assert "the second reason" in text
     assert "the first reason" not in text
@@ -123,7 +123,7 @@ def test_a_real_ctrl_c_while_creating_cleans_up(local: Session, pacing: Pacing) 
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(Interrupted, match="deleted again"):
-        deploy(spec, session=local, pacing=pacing, progress=press)
+        deploy(spec, session=local, pacing=pacing, unguarded=True, progress=press)
     assert not [one for one in leftovers(local) if spec.name in one]
 
 
@@ -186,7 +186,7 @@ def test_two_ctrl_c_hand_the_endpoint_to_its_lifetime_limit_which_really_ends_it
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(BillableLeft, match="brought forward to now") as caught:
-        deploy(spec, session=local, pacing=pacing, progress=press)
+        deploy(spec, session=local, pacing=pacing, unguarded=True, progress=press)
     assert caught.value.next_step == f"peagle-sm delete {spec.name} --yes{local.command_flags()}"
     # Creating refuses the first attempt; the schedule comes again.
     url = f"{local.local_url}/_peagle/clock"
@@ -206,7 +206,7 @@ def test_one_call_from_a_notebook(server: Server) -> None:  # noqa: F811
     spec = _spec(invoke="sse").model_dump(exclude_defaults=True)
     target = LocalTarget.from_status(server.status.to_dict())
     assert peagle_sm.plan(spec, local=target).usd_per_hour == 0.0
-    with peagle_sm.deploy(spec, local=target, yes=True, progress=lambda event: None) as made:
+    with peagle_sm.deploy(spec, local=target, yes=True, unguarded=True, progress=lambda event: None) as made:
         same = peagle_sm.connect(made.name, local=target)
         assert sum(1 for _ in same.stream(messages=[{"role": "user", "content": "hi"}])) == 5
     with pytest.raises(NotFound):

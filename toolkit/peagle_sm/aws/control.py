@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -167,6 +167,20 @@ def tags_of(session: Session, arn: str) -> dict[str, str] | None:
             return {tag["Key"]: tag["Value"] for page in pages for tag in page["Tags"]}
     except NotFound:
         return None
+
+
+def add_tags(session: Session, arn: str, tags: Mapping[str, str]) -> None:
+    """Put tags on a resource; those with the same keys are overwritten."""
+    with aws_errors("AddTags", session.local_url):
+        session.client("sagemaker").add_tags(
+            ResourceArn=arn, Tags=[{"Key": key, "Value": value} for key, value in tags.items()]
+        )
+
+
+def remove_tags(session: Session, arn: str, keys: Sequence[str]) -> None:
+    """Take tags off a resource; keys that it does not have are no mistake."""
+    with aws_errors("DeleteTags", session.local_url):
+        session.client("sagemaker").delete_tags(ResourceArn=arn, TagKeys=list(keys))
 
 
 def delete_endpoint(session: Session, name: str) -> None:

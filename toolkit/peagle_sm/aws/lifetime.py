@@ -11,6 +11,7 @@ from typing import Any
 from peagle_sm.aws.errors import aws_errors, is_taken
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import NotFound, ServiceFault
+from peagle_sm.core.guard_names import SWITCH, endpoint_stack
 
 NAME_PREFIX = "peagle-"
 NAME_SUFFIX = "-lifetime"
@@ -30,7 +31,10 @@ _CARRIED = (
 
 @dataclass(frozen=True)
 class Lifetime:
-    """One endpoint's lifetime limit; it deletes ``endpoint`` from ``expires_at`` to ``ends_at``."""
+    """One endpoint's lifetime limit; it deletes ``endpoint`` from ``expires_at`` to ``ends_at``.
+
+    A stack's limit calls the guard's switch, which turns ``stack`` off; ``endpoint`` is then None.
+    """
 
     name: str
     endpoint: str | None
@@ -38,15 +42,20 @@ class Lifetime:
     ends_at: datetime | None
     enabled: bool
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    stack: str | None = None
+
+    @property
+    def role_arn(self) -> str | None:
+        """The role by which it acts."""
+        return (self.raw.get("Target") or {}).get("RoleArn")
+
+    def ends(self, endpoint: str) -> bool:
+        """Whether it ends that endpoint: by deleting it, or by turning its stack off."""
+        return self.endpoint == endpoint or self.stack == endpoint_stack(endpoint)
 
     def guards(self, endpoint: str, now: datetime) -> bool:
         """Whether it will still delete that endpoint at a time to come."""
-        return (
-            self.enabled
-            and self.endpoint == endpoint
-            and self.expires_at is not None
-            and self.expires_at > now
-        )
+        return self.enabled and self.ends(endpoint) and self.expires_at is not None and self.expires_at > now
 
 
 def get(session: Session, name: str) -> Lifetime | None:
@@ -63,6 +72,7 @@ def get(session: Session, name: str) -> Lifetime | None:
         ends_at=answer.get("EndDate"),
         enabled=answer.get("State", "ENABLED") == "ENABLED",
         raw=answer,
+        stack=_target_stack(answer.get("Target", {})),
     )
 
 
@@ -95,12 +105,17 @@ def arm(session: Session, parameters: Mapping[str, Any]) -> Lifetime:
 
 def bring_forward(session: Session, lifetime: Lifetime, now: datetime) -> None:
     """Make the schedule fire from ``now`` on, every few minutes for a day."""
+    move(session, lifetime, now)
+
+
+def move(session: Session, lifetime: Lifetime, starts: datetime) -> None:
+    """Make the schedule fire from ``starts`` on, every few minutes for a day."""
     parameters = {key: lifetime.raw[key] for key in _CARRIED if lifetime.raw.get(key)}
     parameters |= {
         "Name": lifetime.name,
         "State": "ENABLED",
-        "StartDate": now,
-        "EndDate": now + timedelta(days=1),
+        "StartDate": starts,
+        "EndDate": starts + timedelta(days=1),
     }
     with aws_errors("UpdateSchedule", session.local_url):
         session.client("scheduler").update_schedule(**parameters)
@@ -129,9 +144,17 @@ def list_names(session: Session) -> Iterator[str]:
 def _target_endpoint(target: Mapping[str, Any]) -> str | None:
     if not str(target.get("Arn", "")).endswith(TARGET_SUFFIX):
         return None
+    return _told(target, "EndpointName")
+
+
+def _target_stack(target: Mapping[str, Any]) -> str | None:
+    return _told(target, "stack") if str(target.get("Arn", "")).endswith(f":function:{SWITCH}") else None
+
+
+def _told(target: Mapping[str, Any], key: str) -> str | None:
     try:
         told = json.loads(target.get("Input") or "{}")
     except ValueError:
         return None
-    name = told.get("EndpointName") if isinstance(told, dict) else None
+    name = told.get(key) if isinstance(told, dict) else None
     return name if isinstance(name, str) else None

@@ -125,6 +125,24 @@ ENTRIES = (
     Entry("logs", f"{_COMMANDS}.logs:logs", "Print what the engine behind an endpoint wrote.", "Endpoints"),
     Entry("invoke", f"{_COMMANDS}.invoke:invoke", "Send one request and stream the answer.", "Endpoints"),
     Entry(
+        "keep",
+        f"{_COMMANDS}.keep:keep",
+        "Keep an endpoint for a while, idle or not, and move the end of its life.",
+        "Endpoints",
+    ),
+    Entry(
+        "pause",
+        f"{_COMMANDS}.pause:pause",
+        "Turn an endpoint off, and keep what brings it back.",
+        "Endpoints",
+    ),
+    Entry(
+        "resume",
+        f"{_COMMANDS}.resume:resume",
+        "Bring a paused endpoint back and follow it until it serves.",
+        "Endpoints",
+    ),
+    Entry(
         "delete",
         f"{_COMMANDS}.delete:delete",
         "Delete endpoints and all that belongs to them, and prove it.",
@@ -135,6 +153,12 @@ ENTRIES = (
         f"{_COMMANDS}.guard:guard",
         "Install, watch and remove what turns off unused endpoints.",
         "Guard",
+    ),
+    Entry(
+        "guard",
+        f"{_COMMANDS}.guard:guard",
+        "Install, watch and remove what turns off unused endpoints.",
+        "Account and region",
     ),
     Entry("local", f"{_COMMANDS}.local:local", "Run a SageMaker on this machine.", "This machine"),
     Entry(
@@ -178,6 +202,7 @@ def app() -> None:
 
     \b
       peagle-sm local up --detach
+      peagle-sm guard install --local
       peagle-sm init tiny-code
       peagle-sm deploy --local
       peagle-sm invoke tiny-code-p-eagle -p 'def fibonacci(n):' --local

@@ -17,6 +17,7 @@ _OWN_NAME = {
     "create_model": "ModelName",
     "create_endpoint_config": "EndpointConfigName",
     "create_endpoint": "EndpointName",
+    "create_inference_component": "InferenceComponentName",
 }
 STAND_IN = "small stand-in weights: it works as the real one does, its figures say nothing about it"
 
@@ -73,13 +74,25 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
         facts.append(("unused GPUs", f"{plan.unused_gpus} on each instance: paid for, and doing nothing"))
     return [
         *facts,
-        ("price", f"{usd(plan.usd_per_hour, 'hour')}, {usd(plan.usd_per_day, 'day')}"),
+        ("price", _price(plan)),
         (
             "at most",
             f"{usd(plan.max_usd)} in its lifetime of {spec.lifecycle.max_lifetime_hours:g} h",
         ),
         ("price from", plan.price_source),
+        *([("hours", spec.hours)] if spec.hours else []),
     ]
+
+
+def _price(plan: Plan) -> str:
+    price = f"{usd(plan.usd_per_hour, 'hour')}, {usd(plan.usd_per_day, 'day')}"
+    if plan.most_usd_per_hour not in (None, plan.usd_per_hour):
+        price += (
+            f"\nup to {usd(plan.most_usd_per_hour, 'hour')} with {plan.spec.instance_bounds[1]} instances"
+        )
+    if plan.update_usd_per_hour:
+        price += f"\n{usd(plan.update_usd_per_hour, 'hour')} more while an update runs its second fleet"
+    return price
 
 
 def _instances(plan: Plan) -> str:
@@ -144,6 +157,8 @@ def plan_data(plan: Plan) -> dict[str, Any]:
         "names": asdict(plan.names),
         "spec_hash": plan.spec_hash,
         "usd_per_hour": plan.usd_per_hour,
+        "most_usd_per_hour": plan.most_usd_per_hour,
+        "update_usd_per_hour": plan.update_usd_per_hour,
         "usd_per_day": plan.usd_per_day,
         "max_usd": plan.max_usd,
         "price_source": plan.price_source,

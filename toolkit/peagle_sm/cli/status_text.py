@@ -65,6 +65,8 @@ def render_status(status: EndpointStatus, *, stand_in: bool) -> str:
         ("name", each.name),
         ("status", each.status),
         ("why", status.failure_reason or ""),
+        ("off", _off(each)),
+        ("stack", each.stack or ""),
         ("speculation", mode),
         ("weights", STAND_IN if stand_in else ""),
         ("instance", _instance(each)),
@@ -74,6 +76,8 @@ def render_status(status: EndpointStatus, *, stand_in: bool) -> str:
         ("created", when(each.created_at)),
         ("price", _price(each)),
         ("lifetime", f"deleted at {when(each.expires_at)} whatever happens" if each.expires_at else ""),
+        ("kept", f"until {when(each.keep_until)}, idle or not" if each.keep_until else ""),
+        ("hours", each.hours or ""),
         ("idle", _idle(each)),
         *_engine_fields(status),
         ("warning", "\n".join(status.warnings)),
@@ -87,7 +91,15 @@ def _config(status: EndpointStatus) -> str:
     return status.config_name or ""
 
 
+def _off(each: EndpointSummary) -> str:
+    if each.off_why is None:
+        return ""
+    return each.off_why if each.off_since is None else f"{each.off_why}, since {when(each.off_since)}"
+
+
 def _price(each: EndpointSummary) -> str:
+    if each.off_why is not None:
+        return f"nothing while it is off, {usd(each.usd_per_hour, 'hour')} when it is on"
     return f"{usd(each.usd_per_hour, 'hour')}, {usd(each.spent_usd)} spent so far"
 
 

@@ -36,5 +36,5 @@ def parse_duration(text: str) -> float:
         raise ValueError(f"{text!r} is not a duration; write for example 90s, 45m, 2h or 1h30m")
     seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if seconds <= 0:
-        raise ValueError(f"{text!r} is zero; the clock only goes forward")
+        raise ValueError(f"{text!r} is zero; time only goes forward")
     return seconds

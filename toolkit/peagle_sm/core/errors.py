@@ -5,6 +5,7 @@
     PeagleError (1)
     ├── SpecError (2)          a spec, an argument or a request body is not acceptable
     ├── PlanRefused (3)        the plan has a finding of severity "error"
+    │   └── GuardMissing (3)   no guard is installed that would turn an idle endpoint off
     ├── NotFound (4)           the endpoint, resource, server or log asked for does not exist
     ├── CredentialsError (5)   no or expired credentials, no region, or a missing permission
     ├── ServiceFault (6)       AWS answered with a fault, or did not answer
@@ -57,6 +58,10 @@ class PlanRefused(PeagleError):
     """The plan has at least one finding of severity "error"; ``details["findings"]`` lists them."""
 
     exit_code = 3
+
+
+class GuardMissing(PlanRefused):
+    """No guard stands in the account and region, and ``unguarded`` was not spelled out."""
 
 
 class NotFound(PeagleError):
@@ -141,7 +146,7 @@ EXIT_CODES: dict[int, str] = {
     0: "success",
     1: "an error of peagle-sm itself",
     2: "a spec, an argument or a request body is not acceptable, or its file cannot be read",
-    3: "the plan is refused: it has a finding of severity error",
+    3: "the plan is refused: it has a finding of severity error, its name is taken, or no guard is installed",
     4: "the endpoint, resource, server, log or Python package asked for does not exist",
     5: "no or expired credentials, no region, or a missing permission",
     6: "AWS answered with a fault, or the network failed",

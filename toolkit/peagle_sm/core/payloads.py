@@ -180,7 +180,7 @@ def names_for(endpoint: str, digest: str, *, component: bool = False) -> Names:
 
 def tags(draft: Draft, digest: str) -> list[dict[str, str]]:
     """Return the tags of everything that is created, the spec's own last."""
-    spec, lifecycle, price = draft.spec, draft.spec.lifecycle, cost_of(draft).most_usd_per_hour
+    spec, lifecycle, price = draft.spec, draft.spec.lifecycle, cost_of(draft).usd_per_hour
     ours = {
         keys.MANAGED_BY: keys.MANAGER,
         keys.ENDPOINT: spec.name,

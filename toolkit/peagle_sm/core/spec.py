@@ -29,7 +29,6 @@ Update = Literal["in-place", "off-update-on"]
 
 ENDPOINT_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 _S3_URI = r"^s3://[^/]+/.+$"
-_EMAIL = r"^[^@\s,]+@[^@\s,]+\.[^@\s,]+$"
 _ROLE_ARN = r"^arn:aws[a-z\-]*:iam::\d{12}:role/?[a-zA-Z_0-9+=,.@\-_/]+$"
 
 
@@ -231,12 +230,6 @@ class EndpointSpec(_Part):
         "and is paid for), or off-update-on (no second fleet, not in service meanwhile).",
     )
     metrics: MetricsSpec = Field(default_factory=MetricsSpec)
-    notify: str | None = Field(
-        default=None,
-        pattern=_EMAIL,
-        max_length=256,
-        description="E-mail address that a stack's alarms are sent to.",
-    )
     security: SecuritySpec = Field(default_factory=SecuritySpec)
     tags: dict[str, str] = Field(default_factory=dict, description="Tags of your own on everything created.")
     execution_role_arn: RoleArn | None = Field(default=None, description="Role of the containers.")

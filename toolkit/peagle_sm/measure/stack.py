@@ -74,9 +74,10 @@ class LocalStack:
     def deploy(self, specs: Mapping[str, EndpointSpec], *, together: bool = True) -> dict[str, Endpoint]:
         """Deploy every spec and return the endpoints, in service and verified, by key.
 
-        ``together`` starts all engines before the first is waited for. The waiting is done here, not
-        by the deploy: after Ctrl-C that would wait until AWS allows a deletion, while a server of our
-        own can simply be ended.
+        Without a guard: they live for minutes, on a server that ends with this process, and their
+        lifetime limit is armed all the same. ``together`` starts all engines before the first is waited
+        for. The waiting is done here, not by the deploy: after Ctrl-C that would wait until AWS allows a
+        deletion, while a server of our own can simply be ended.
 
         Raises:
             EndpointFailed: an engine did not come up; ``details`` has failure_reason and log_tail.
@@ -85,14 +86,16 @@ class LocalStack:
         endpoints: dict[str, Endpoint] = {}
         try:
             for key, spec in specs.items():
-                endpoints[key] = deploy(spec, session=self.session, wait=False)
+                endpoints[key] = deploy(spec, session=self.session, wait=False, unguarded=True)
                 self._endpoints.append(spec.name)
                 if not together:
                     self._follow(endpoints[key])
             for endpoint in endpoints.values():
                 self._follow(endpoint)
             # Once more, which now only checks that each runs what its spec asks for.
-            return {key: deploy(spec, session=self.session) for key, spec in specs.items()}
+            return {
+                key: deploy(spec, session=self.session, unguarded=True) for key, spec in specs.items()
+            }
         finally:
             with contextlib.suppress(PeagleError, OSError):
                 self._watch()

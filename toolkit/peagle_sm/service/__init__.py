@@ -1,4 +1,4 @@
-"""Use cases over the adapters: plan, deploy, list, status, logs, invoke, delete.
+"""Use cases over the adapters: plan, deploy, list, status, logs, invoke, keep, pause, resume, delete.
 
 Each name is imported when it is first used.
 """
@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from peagle_sm.service.events import Event, Pacing, Phase
     from peagle_sm.service.inspection import EndpointStatus, status
     from peagle_sm.service.inventory import EndpointSummary, list_endpoints
+    from peagle_sm.service.keeping import Lease, keep
     from peagle_sm.service.log_lines import logs
+    from peagle_sm.service.pausing import PauseReport, pause
     from peagle_sm.service.planning import plan_for
+    from peagle_sm.service.resuming import ResumeOffer, resume
 
 _HOME = {
     "Declined": "deployment",
@@ -26,16 +29,22 @@ _HOME = {
     "EndpointStatus": "inspection",
     "EndpointSummary": "inventory",
     "Event": "events",
+    "Lease": "keeping",
     "LogLine": "log_lines",
     "Pacing": "events",
+    "PauseReport": "pausing",
     "Phase": "events",
+    "ResumeOffer": "resuming",
     "connect": "endpoint",
     "delete": "deletion",
     "deploy": "deployment",
+    "keep": "keeping",
     "leftovers": "deletion",
     "list_endpoints": "inventory",
     "logs": "log_lines",
+    "pause": "pausing",
     "plan_for": "planning",
+    "resume": "resuming",
     "status": "inspection",
 }
 
@@ -47,16 +56,22 @@ __all__ = [
     "EndpointStatus",
     "EndpointSummary",
     "Event",
+    "Lease",
     "LogLine",
     "Pacing",
+    "PauseReport",
     "Phase",
+    "ResumeOffer",
     "connect",
     "delete",
     "deploy",
+    "keep",
     "leftovers",
     "list_endpoints",
     "logs",
+    "pause",
     "plan_for",
+    "resume",
     "status",
 ]
 

@@ -11,18 +11,17 @@ from peagle_sm.aws import control, lifetime
 from peagle_sm.aws.control import EndpointFacts
 from peagle_sm.aws.errors import is_taken, is_unsettled
 from peagle_sm.aws.session import Session
-from peagle_sm.core.errors import EndpointFailed, PeagleError, PlanRefused
+from peagle_sm.core.errors import PeagleError, PlanRefused
 from peagle_sm.core.records import Plan
-from peagle_sm.core.tags import SPEC_HASH
+from peagle_sm.core.tags import PAUSED, SPEC_HASH
 from peagle_sm.service.events import Pacing, Reporter
-from peagle_sm.service.ownership import belongs_to
+from peagle_sm.service.following import follow_endpoint, patience_s
+from peagle_sm.service.ownership import belongs_to, stack_of
+from peagle_sm.service.rest import awake
 from peagle_sm.service.survey import Survey
-from peagle_sm.service.teardown import Gone, Teardown
+from peagle_sm.service.teardown import Doomed, Gone, Teardown
 
 CREATE_ATTEMPTS = 5
-LOOKS_THAT_MAY_FAIL = 10
-# Downloading may take as long as starting; finding and booting an instance comes on top.
-PROVISIONING_S = 1800
 
 
 @dataclass
@@ -46,6 +45,17 @@ class Run:
     def name(self) -> str:
         """The endpoint's name."""
         return self.plan.names.endpoint
+
+    @property
+    def doomed(self) -> Doomed:
+        """Everything that the plan makes."""
+        names = self.plan.names
+        return Doomed(names.endpoint, (names.config,), (names.model,), (names.schedule,))
+
+    @property
+    def undo(self) -> str:
+        """A deploy is undone by deleting."""
+        return "delete"
 
     def parameters(self, operation: str) -> dict[str, Any]:
         """Return the plan's parameters of one operation."""
@@ -115,46 +125,19 @@ def follow(run: Run) -> EndpointFacts:
         EndpointFailed: it failed, vanished, took too long, or runs another config.
         PeagleError: AWS could not be asked, many times in a row.
     """
-    patience_s = 2 * run.plan.spec.startup_timeout_s + PROVISIONING_S
-    deadline = run.pacing.monotonic() + patience_s
-    failed_looks = 0
-    while True:
-        try:
-            facts = control.describe_endpoint(run.session, run.name)
-            failed_looks = 0
-        except PeagleError as error:
-            failed_looks += 1
-            if failed_looks >= LOOKS_THAT_MAY_FAIL or not is_unsettled(error):
-                raise
-            asked = "AWS" if run.session.local_url is None else "the local SageMaker"
-            run.report("waiting", f"{asked} did not answer, asking again ({error.message})")
-        else:
-            if facts is None:
-                raise _failed(
-                    run, "it was deleted while it was being created (by its lifetime limit, or by hand)"
-                )
-            run.began_at = facts.created_at
-            if facts.status == "InService":
-                _verify(run, facts)
-                return facts
-            if facts.status not in ("Creating", "Updating", "SystemUpdating", "RollingBack"):
-                raise _failed(run, facts.failure_reason or f"its status is {facts.status}", facts.status)
-            run.report(
-                "waiting", f"endpoint {run.name}", status=facts.status, resource=f"endpoint/{run.name}"
-            )
-        if run.pacing.monotonic() >= deadline:
-            raise _failed(run, f"it was not in service after {patience_s / 60:.0f} minutes")
-        run.pacing.sleep(run.pacing.poll_s)
 
+    def note(facts: EndpointFacts) -> None:
+        run.began_at = facts.created_at
 
-def _verify(run: Run, facts: EndpointFacts) -> None:
-    # An endpoint that rolled back is InService too, with the config it had before.
-    asked = run.plan.names.config
-    if facts.config_name != asked:
-        raise _failed(
-            run, f"it runs config {facts.config_name}, not {asked}: SageMaker rolled back", "InService"
-        )
-    run.report("verify", f"endpoint {run.name} runs config {asked}", status="InService")
+    return follow_endpoint(
+        run.session,
+        run.name,
+        run.plan.names.config,
+        patience=patience_s(run.plan.spec.startup_timeout_s),
+        pacing=run.pacing,
+        report=run.report,
+        note=note,
+    )
 
 
 def _clear_the_name(run: Run, found: Survey) -> None:
@@ -192,18 +175,14 @@ def _is_this_plans(run: Run, facts: Any) -> bool:
     tags = control.tags_of(run.session, facts.arn)
     if tags is None:
         return False
-    if belongs_to(tags, run.name) and tags.get(SPEC_HASH) == run.plan.spec_hash:
+    if belongs_to(tags, run.name) and tags.get(SPEC_HASH) == run.plan.spec_hash and stack_of(tags) is None:
+        if PAUSED in tags:
+            awake(run.session, facts.arn)
         return True
     raise PlanRefused(
         f"{facts.arn} exists and is not of this spec; it is not touched.",
         next_step="Choose another name for the spec, or delete what stands in the way.",
         details={"findings": [], "arn": facts.arn},
-    )
-
-
-def _failed(run: Run, reason: str, status: str = "Failed") -> EndpointFailed:
-    return EndpointFailed(
-        f"Endpoint {run.name} did not come up: {reason}", details={"failure_reason": reason, "status": status}
     )
 
 

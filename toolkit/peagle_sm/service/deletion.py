@@ -13,6 +13,7 @@ from peagle_sm.core.errors import BillableLeft, NotFound, PeagleError, PlanRefus
 from peagle_sm.service.belongings import Belongings, all_belongings, belongings_of
 from peagle_sm.service.events import Pacing, Progress, Reporter
 from peagle_sm.service.handover import leave_to_the_schedule
+from peagle_sm.service.rest import forget
 from peagle_sm.service.teardown import Gone, Teardown
 
 _GLOB = frozenset("*?[")
@@ -20,7 +21,7 @@ _GLOB = frozenset("*?[")
 
 @dataclass(frozen=True)
 class Deletable:
-    """What goes when one name is deleted; ``status`` is "Orphaned" where there is no endpoint any more."""
+    """What goes when one name is deleted; ``status`` is "Paused" or "Orphaned" where there is no endpoint."""
 
     name: str
     status: str
@@ -55,7 +56,7 @@ def delete(
 
     Raises:
         NotFound: a name or glob matches nothing of ours.
-        PlanRefused: a name is that of an endpoint that is not ours.
+        PlanRefused: a name is that of an endpoint that is not ours, or that belongs to a stack.
         BillableLeft: an endpoint could not be proven gone; its lifetime limit is still armed. After Ctrl-C
             the limit was brought forward to now.
         Interrupted: Ctrl-C when the endpoint was gone already.
@@ -63,6 +64,7 @@ def delete(
     """
     pacing = pacing or Pacing.for_session(session)
     chosen = _choose(session, patterns)
+    _refuse_what_a_stack_owns(session, chosen)
     rows = [Deletable(one.name, _status(one), one.resources) for one in chosen]
     if confirm is not None and not confirm(rows):
         raise PeagleError("Nothing was deleted: it was not confirmed.", next_step="Run again and confirm.")
@@ -78,6 +80,7 @@ def delete(
             unproven.append(left)
         else:
             deleted += gone.deleted
+            forget(session, one.name)  # or its timetable would try to wake it
     _raise_billable(unproven, session)
     report = DeleteReport(
         tuple(one.name for one in chosen), tuple(deleted), _still_there(session, chosen, pacing)
@@ -95,12 +98,14 @@ def remove_if_there(session: Session, name: str, pacing: Pacing) -> Gone:
     """Delete one name if it is there; a name that is gone already is no mistake here.
 
     Raises:
+        PlanRefused: it belongs to a stack.
         BillableLeft: the endpoint could not be proven gone.
         Interrupted: Ctrl-C when the endpoint was gone already.
     """
     try:
-        doomed = belongings_of(session, name).doomed
-        return Teardown(session, pacing, Reporter(None, pacing), "delete").run(doomed)
+        found = belongings_of(session, name)
+        _refuse_what_a_stack_owns(session, [found])
+        return Teardown(session, pacing, Reporter(None, pacing), "delete").run(found.doomed)
     except KeyboardInterrupt:
         leave_to_the_schedule(session, name, pacing)
 
@@ -121,6 +126,21 @@ def _choose(session: Session, patterns: Sequence[str]) -> list[Belongings]:
     return list(chosen.values())
 
 
+def _refuse_what_a_stack_owns(session: Session, chosen: Sequence[Belongings]) -> None:
+    owned = {one.name: one.stack for one in chosen if one.stack is not None}
+    if not owned:
+        return
+    name = next(iter(owned))
+    told = ", ".join(f"{one} belongs to stack {its}" for one, its in owned.items())
+    raise PlanRefused(
+        f"{told}; deleted behind its back, the stack would believe that it is still there. "
+        "Nothing was deleted.",
+        next_step=f"For good: `cdk destroy {' '.join(owned.values())}`. To stop the cost and keep the stack: "
+        f"`peagle-sm pause {name}{session.command_flags()}`.",
+        details={"findings": [], "stacks": sorted(owned.values())},
+    )
+
+
 def _nothing(session: Session, pattern: str) -> PeagleError:
     if _GLOB.isdisjoint(pattern) and control.describe_endpoint(session, pattern) is not None:
         return PlanRefused(
@@ -136,7 +156,9 @@ def _nothing(session: Session, pattern: str) -> PeagleError:
 
 
 def _status(one: Belongings) -> str:
-    return "Orphaned" if one.endpoint is None else one.endpoint.status or "unknown"
+    if one.endpoint is None:
+        return "Paused" if one.is_off else "Orphaned"
+    return one.endpoint.status or "unknown"
 
 
 def _still_there(session: Session, chosen: Sequence[Belongings], pacing: Pacing) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from peagle_sm.core.spec import EndpointSpec
 from peagle_sm.service.bringup import Run, arm, create, follow
 from peagle_sm.service.endpoint import Endpoint
 from peagle_sm.service.events import Pacing, Progress, Reporter
+from peagle_sm.service.guarding import require_guard
 from peagle_sm.service.planning import plan_for
 from peagle_sm.service.rescue import rescue
 from peagle_sm.service.survey import Survey, survey
@@ -31,16 +32,19 @@ def deploy(
     progress: Progress | None = None,
     pacing: Pacing | None = None,
     wait: bool = True,
+    unguarded: bool = False,
 ) -> Endpoint:
     """Deploy ``spec``: arm the lifetime limit, create model, config and endpoint, follow, verify.
 
     ``confirm`` sees the plan first (None: no question). Ctrl-C cleans up; a second one leaves the endpoint
     to its lifetime limit, brought forward. What a killed run of the same spec has made is taken up. With
-    ``wait`` False it returns once CreateEndpoint is accepted.
+    ``wait`` False it returns once CreateEndpoint is accepted. ``unguarded`` does without the guard that
+    turns idle endpoints off; the lifetime limit is armed all the same.
 
     Raises:
         Declined: ``confirm`` said no.
         PlanRefused: a finding forbids it (``details["findings"]``), or the name is taken.
+        GuardMissing: no guard is installed, and ``unguarded`` is False.
         EndpointFailed: it did not come up and was cleaned up; ``details`` has failure_reason and log_tail.
         Interrupted: Ctrl-C; nothing billable is left.
         BillableLeft: the endpoint may remain; ``next_step`` is the command that removes it.
@@ -48,7 +52,7 @@ def deploy(
     """
     pacing = pacing or Pacing.for_session(session)
     try:
-        plan, found = _agree(spec, session, confirm, pacing)
+        plan, found = _agree(spec, session, confirm, pacing, unguarded)
     except KeyboardInterrupt:
         raise Interrupted("Interrupted: nothing was created.") from None
     run = Run(plan, session, pacing, Reporter(progress, pacing, plan.usd_per_hour))
@@ -60,10 +64,16 @@ def deploy(
 
 
 def _agree(
-    spec: EndpointSpec, session: Session, confirm: Callable[[Plan], bool] | None, pacing: Pacing
+    spec: EndpointSpec,
+    session: Session,
+    confirm: Callable[[Plan], bool] | None,
+    pacing: Pacing,
+    unguarded: bool,
 ) -> tuple[Plan, Survey]:
     plan = plan_for(spec, session)
     _refuse(plan)
+    if not unguarded:
+        require_guard(session)
     found = survey(session, plan)
     if confirm is not None and not confirm(plan):
         raise Declined(

@@ -23,6 +23,9 @@ Phase = Literal[
     "cleanup",
     "interrupted",
     "delete",
+    "pause",
+    "resume",
+    "stack",
     "done",
 ]
 

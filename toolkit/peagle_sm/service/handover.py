@@ -14,11 +14,12 @@ from peagle_sm.service.teardown import billable_left
 
 
 def leave_to_the_schedule(
-    session: Session, name: str, pacing: Pacing, *, unsettled: bool = False
+    session: Session, name: str, pacing: Pacing, *, unsettled: bool = False, undo: str = "delete"
 ) -> NoReturn:
     """Bring the lifetime limit of endpoint ``name`` forward to now, and raise what remains.
 
-    ``unsettled``: a CreateEndpoint may still be on its way, so absence proves nothing.
+    ``unsettled``: a CreateEndpoint may still be on its way, so absence proves nothing. ``undo`` is the
+    command that finishes: delete, or pause where config and model are to stay.
 
     Raises:
         Interrupted: the endpoint is gone already; only what costs nothing may be left.
@@ -39,7 +40,9 @@ def leave_to_the_schedule(
     if gone:
         raise Interrupted(
             f"Interrupted: endpoint {name} is gone; its config, model or schedule may be left (free).",
-            next_step=f"peagle-sm delete {name} --yes{session.command_flags()}",
+            next_step=f"peagle-sm {undo} {name} --yes{session.command_flags()}",
             details={"left": ["endpoint-config", "model", "schedule"]},
         ) from None
-    raise billable_left(session, name, "interrupted while cleaning up", outlook) from None
+    left = billable_left(session, name, "interrupted while cleaning up", outlook)
+    left.next_step = f"peagle-sm {undo} {name} --yes{session.command_flags()}"
+    raise left from None

@@ -13,6 +13,7 @@ from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import NotFound
 from peagle_sm.service.belongings import Belongings, belongings_of
 from peagle_sm.service.inventory import EndpointSummary, plain, speculative_config, summary_of
+from peagle_sm.service.rest import known_entry
 
 
 @dataclass(frozen=True)
@@ -45,41 +46,51 @@ class EndpointStatus:
 
 
 def status(name: str, *, session: Session) -> EndpointStatus:
-    """Describe one endpoint, whoever made it.
+    """Describe one endpoint, whoever made it; also one that is paused, whose ``arn`` is then empty.
 
     Raises:
         NotFound: there is no endpoint of that name; the message says when something of a killed run is left.
     """
     facts = control.describe_endpoint(session, name)
-    if facts is None:
-        raise absent(session, name)
     ours = belongings_of(session, name)
-    summary = (
-        summary_of(session, ours, session.now())
-        if ours.endpoint is not None
-        else EndpointSummary(name, facts.status, managed=False, created_at=facts.created_at)
-    )
-    config = control.describe_endpoint_config(session, facts.config_name)
-    model_name = config.model_name if config else None
+    summary = summary_of(session, ours, session.now(), known_entry(session, name))
+    if facts is None:
+        if summary.status != "Paused":
+            raise absent(session, name, ours)
+    elif ours.endpoint is None:
+        summary = EndpointSummary(name, facts.status, managed=False, created_at=facts.created_at)
+    config_name = facts.config_name if facts else kept_config(ours)
+    config = control.describe_endpoint_config(session, config_name)
+    model_name = (config.model_name if config else None) or next(iter(ours.models), None)
     model = control.describe_model(session, model_name) if model_name else None
     return EndpointStatus(
         summary=summary,
-        arn=facts.arn,
-        config_name=facts.config_name,
+        arn=facts.arn if facts else "",
+        config_name=config_name,
         config_asked=_config_asked(ours),
         model_name=model_name,
         image=model.image if model else None,
-        failure_reason=facts.failure_reason,
+        failure_reason=facts.failure_reason if facts else None,
         speculative_config=speculative_config(model),
         lifetime=ours.lifetime,
-        engine=_engine(session, name),
-        warnings=tuple(_warnings(session, facts, ours)),
+        engine=_engine(session, name) if facts else None,
+        warnings=tuple(_warnings(session, facts, ours) if facts else _resting(session, summary)),
     )
 
 
-def absent(session: Session, name: str) -> NotFound:
+def kept_config(ours: Belongings) -> str:
+    """Return the config with which an endpoint that is off comes back."""
+    return ours.kept_config or ours.configs[0]
+
+
+def _resting(session: Session, summary: EndpointSummary) -> list[str]:
+    command = f"peagle-sm resume {summary.name}{session.command_flags()}"
+    return [f"it is off ({summary.off_why}) and costs nothing; `{command}` brings it back"]
+
+
+def absent(session: Session, name: str, ours: Belongings | None = None) -> NotFound:
     """Return the error for an endpoint that is not there, naming what a killed run has left of it."""
-    left = belongings_of(session, name).resources
+    left = (ours or belongings_of(session, name)).resources
     flags = session.command_flags()
     if left:
         return NotFound(

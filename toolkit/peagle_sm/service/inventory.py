@@ -10,12 +10,14 @@ from typing import Any
 
 from peagle_sm.aws import control
 from peagle_sm.aws.control import ConfigFacts, Listed, ModelFacts
+from peagle_sm.aws.register import Entry
 from peagle_sm.aws.session import Session
 from peagle_sm.core import tags as keys
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.environment import SPECULATIVE_CONFIG
 from peagle_sm.service import ownership
 from peagle_sm.service.belongings import Belongings, all_belongings
+from peagle_sm.service.rest import known_entries, rest_of
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,9 @@ class EndpointSummary:
     """One row; None where a fact is not known. ``resources`` are "kind/name" of what belongs to it.
 
     ``spent_usd`` is the catalogue's price times the age, an upper bound. ``status`` is AWS's own word, or
-    "Orphaned" for what a killed run left without an endpoint.
+    "Paused" for an endpoint that is off and can be resumed (``off_why``, ``off_since``), or "Orphaned" for
+    what a killed run left without an endpoint. ``usd_per_hour`` of a paused one is what it will cost again.
+    ``stack`` is the CloudFormation stack that owns it, ``keep_until`` the end of the lease of `keep`.
     """
 
     name: str
@@ -42,6 +46,11 @@ class EndpointSummary:
     grace_minutes: int | None = None
     spec_hash: str | None = None
     resources: tuple[str, ...] = ()
+    stack: str | None = None
+    hours: str | None = None
+    keep_until: datetime | None = None
+    off_why: str | None = None
+    off_since: datetime | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; times as ISO text."""
@@ -63,28 +72,31 @@ def list_endpoints(session: Session, *, everything: bool = False) -> list[Endpoi
     """List what peagle-sm made in the region, orphans included; ``everything`` adds foreign endpoints."""
     now = session.now()
     ours = all_belongings(session)
-    rows = [summary_of(session, one, now) for one in ours]
+    entries = known_entries(session)
+    rows = [summary_of(session, one, now, entries.get(one.name)) for one in ours]
     if everything:
         names = {one.name for one in ours if one.endpoint is not None}
         rows += [_foreign(one, now) for one in control.list_endpoints(session) if one.name not in names]
     return sorted(rows, key=lambda row: row.name)
 
 
-def summary_of(session: Session, one: Belongings, now: datetime) -> EndpointSummary:
-    """Describe what belongs to one name."""
+def summary_of(
+    session: Session, one: Belongings, now: datetime, entry: Entry | None = None
+) -> EndpointSummary:
+    """Describe what belongs to one name; ``entry`` is what the guard's register holds of it."""
+    rest = rest_of(one, entry)
     config = _config(session, one)
-    model = (
-        None
-        if config is None or not config.model_name
-        else control.describe_model(session, config.model_name)
-    )
+    # The config of an endpoint with components names no model.
+    model_name = config and (config.model_name or next(iter(one.models), None))
+    model = control.describe_model(session, model_name) if model_name else None
     created = one.endpoint.created_at if one.endpoint else None
     age_s = None if created is None else max(0.0, (now - created).total_seconds())
-    hourly = price_per_hour(session, config) if one.endpoint else None
+    hourly = price_per_hour(session, config) if one.endpoint or rest else None
+    lease = entry.keep_until if entry is not None and entry.is_of(created) else None
     limit = one.lifetime.expires_at if one.lifetime and one.lifetime.enabled else None
     return EndpointSummary(
         name=one.name,
-        status=one.endpoint.status or "unknown" if one.endpoint else "Orphaned",
+        status=one.endpoint.status or "unknown" if one.endpoint else "Paused" if rest else "Orphaned",
         managed=True,
         mode=one.tags.get(keys.MODE),
         num_speculative_tokens=(speculative_config(model) or {}).get("num_speculative_tokens"),
@@ -99,6 +111,11 @@ def summary_of(session: Session, one: Belongings, now: datetime) -> EndpointSumm
         grace_minutes=ownership.whole_minutes(one.tags, keys.GRACE_MINUTES),
         spec_hash=one.tags.get(keys.SPEC_HASH),
         resources=one.resources,
+        stack=one.stack,
+        hours=one.tags.get(keys.HOURS),
+        keep_until=lease if lease is not None and lease > now and one.endpoint else None,
+        off_why=rest.why if rest else None,
+        off_since=rest.since if rest else None,
     )
 
 
@@ -125,7 +142,7 @@ def price_per_hour(session: Session, config: ConfigFacts | None) -> float | None
 
 def _config(session: Session, one: Belongings) -> ConfigFacts | None:
     # The config that the endpoint runs is what counts; only an orphan is described by what it has.
-    name = one.configs[0] if one.configs else None
+    name = one.kept_config or (one.configs[0] if one.configs else None)
     if one.endpoint is not None:
         facts = control.describe_endpoint(session, one.name)
         name = facts.config_name if facts else name

@@ -28,17 +28,25 @@ def deploy(
     profile: str | None = None,
     region: str | None = None,
     yes: bool = False,
+    unguarded: bool = False,
     progress: Progress | None = None,
 ) -> Endpoint:
     """Deploy a spec (an EndpointSpec, a YAML file's path, or a mapping) and return the endpoint.
 
     Shows the plan and asks, unless ``yes``; tells its progress on stderr, unless ``progress`` takes it.
+    Refuses where no guard is installed, unless ``unguarded``.
     ``local`` is True for the local SageMaker, its port when several run, or a LocalTarget. Errors as
     `peagle_sm.service.deploy`.
     """
     chosen = as_spec(spec)
     session = session_for(local, profile, region or chosen.placement.region)
-    return deploy_with(chosen, session=session, confirm=None if yes else _ask, progress=progress or Tell())
+    return deploy_with(
+        chosen,
+        session=session,
+        confirm=None if yes else _ask,
+        progress=progress or Tell(),
+        unguarded=unguarded,
+    )
 
 
 def connect(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from math import isfinite
 
 from peagle_sm.core.tags import ENDPOINT, MANAGED_BY, MANAGER, STACK
@@ -36,3 +37,11 @@ def amount(tags: Mapping[str, str], key: str) -> float | None:
     except (KeyError, ValueError):
         return None
     return value if isfinite(value) else None
+
+
+def moment(tags: Mapping[str, str], key: str) -> datetime | None:
+    """Return a tag as a time, None when absent or not a time."""
+    try:
+        return datetime.fromisoformat(tags[key])
+    except (KeyError, ValueError):
+        return None

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import CredentialsError
+from peagle_sm.core.guard_names import endpoint_stack, execution_role, scheduler_role
+from peagle_sm.core.payloads import partition
 from peagle_sm.core.plan import make_plan
 from peagle_sm.core.records import Context, Plan
 from peagle_sm.core.spec import EndpointSpec
 
 
-def plan_for(spec: EndpointSpec, session: Session) -> Plan:
+def plan_for(spec: EndpointSpec, session: Session, *, stack: bool = False) -> Plan:
     """Make the plan of ``spec`` for the account and region (or local server) of ``session``.
+
+    ``stack`` plans for `cdk deploy` instead of a deploy by this program: the guard's roles stand in for
+    roles that the spec does not name.
 
     Calls STS, and for the local server its status page; creates nothing.
 
@@ -20,6 +25,9 @@ def plan_for(spec: EndpointSpec, session: Session) -> Plan:
     """
     _same_region(spec, session)
     local = session.local
+    roles = (local.role_arn, local.scheduler_role_arn) if local else (None, None)
+    if stack:
+        roles = _guards_roles(session)
     context = Context(
         account=session.account(),
         region=session.region,
@@ -27,10 +35,19 @@ def plan_for(spec: EndpointSpec, session: Session) -> Plan:
         image_uris=dict(local.image_uris) if local else {},
         artifacts=dict(local.artifacts) if local else {},
         local=local is not None,
-        role_arn=local.role_arn or None if local else None,
-        scheduler_role_arn=local.scheduler_role_arn or None if local else None,
+        role_arn=roles[0] or None,
+        scheduler_role_arn=roles[1] or None,
+        stack=endpoint_stack(spec.name) if stack else None,
     )
     return make_plan(spec, context)
+
+
+def _guards_roles(session: Session) -> tuple[str, str]:
+    prefix = f"arn:{partition(session.region)}:iam::{session.account()}:role"
+    return (
+        f"{prefix}/{execution_role(session.region)}",
+        f"{prefix}/{scheduler_role(session.region)}",
+    )
 
 
 def _same_region(spec: EndpointSpec, session: Session) -> None:

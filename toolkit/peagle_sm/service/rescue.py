@@ -3,18 +3,47 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import NoReturn
+from datetime import datetime
+from typing import NoReturn, Protocol
 
 from peagle_sm.aws import logs
+from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import BillableLeft, EndpointFailed, Interrupted, PeagleError
-from peagle_sm.service.bringup import Run
+from peagle_sm.service.events import Pacing, Reporter
 from peagle_sm.service.handover import leave_to_the_schedule
 from peagle_sm.service.teardown import Doomed, Gone, LocalServerGone, Teardown
 
 LOG_LINES = 20
 
 
-def rescue(run: Run, cause: BaseException) -> NoReturn:
+class Undertaking(Protocol):
+    """A deploy or a resume under way: what a clean-up must know of it.
+
+    ``may_exist``: an endpoint of ours may be there; ``unsettled``: a CreateEndpoint was sent and its answer
+    has not come; ``doomed`` is what goes; ``undo`` is the command that finishes a clean-up by hand.
+    """
+
+    session: Session
+    pacing: Pacing
+    report: Reporter
+    may_exist: bool
+    unsettled: bool
+    began_at: datetime | None
+
+    @property
+    def name(self) -> str:
+        """The endpoint's name."""
+
+    @property
+    def doomed(self) -> Doomed:
+        """What was made, or may have been."""
+
+    @property
+    def undo(self) -> str:
+        """The word of the command line that undoes it."""
+
+
+def rescue(run: Undertaking, cause: BaseException) -> NoReturn:
     """Clean up after ``cause`` and raise what the caller must know.
 
     Raises:
@@ -25,8 +54,6 @@ def rescue(run: Run, cause: BaseException) -> NoReturn:
     """
     run.report.quiet = True  # a callback that raises must not stop a clean-up
     interrupted = isinstance(cause, KeyboardInterrupt)
-    names = run.plan.names
-    doomed = Doomed(names.endpoint, (names.config,), (names.model,), (names.schedule,))
     try:
         if isinstance(cause, EndpointFailed):
             cause.details["log_tail"] = _log_tail(run)
@@ -37,9 +64,9 @@ def rescue(run: Run, cause: BaseException) -> NoReturn:
             else f"failed: {cause}; cleaning up",
         )
         teardown = Teardown(run.session, run.pacing, run.report)
-        gone = teardown.run(doomed, unsettled=run.unsettled)
+        gone = teardown.run(run.doomed, unsettled=run.unsettled)
     except KeyboardInterrupt:
-        leave_to_the_schedule(run.session, run.name, run.pacing, unsettled=run.unsettled)
+        leave_to_the_schedule(run.session, run.name, run.pacing, unsettled=run.unsettled, undo=run.undo)
     except LocalServerGone as ended:
         if interrupted:
             raise Interrupted(f"Interrupted. {ended.message}", details={"deleted": [], "left": []}) from None
@@ -48,44 +75,45 @@ def rescue(run: Run, cause: BaseException) -> NoReturn:
     except BillableLeft as left:
         if run.may_exist:
             left.details["cause"] = str(cause) or type(cause).__name__
+            left.next_step = _undo_command(run)
             raise left from _visible(cause)
-        gone = Gone(left={f"schedule/{names.schedule}": left.message})
+        gone = Gone(left={f"schedule/{name}": left.message for name in run.doomed.schedules})
     if interrupted:
         _raise_interrupted(run, gone)
     _raise_cause(run, cause, gone)
 
 
-def _raise_interrupted(run: Run, gone: Gone) -> NoReturn:
+def _raise_interrupted(run: Undertaking, gone: Gone) -> NoReturn:
     if not gone.left:
         raise Interrupted(
-            f"Interrupted: what this deploy of {run.name} had created is deleted again.",
+            f"Interrupted: what this run had created of {run.name} is deleted again.",
             details={"deleted": gone.deleted, "left": []},
         ) from None
     raise Interrupted(
         f"Interrupted; no endpoint is left, but {', '.join(gone.left)} could not be deleted (costs nothing).",
-        next_step=_delete_command(run),
+        next_step=_undo_command(run),
         details={"deleted": gone.deleted, "left": sorted(gone.left)},
     ) from None
 
 
-def _raise_cause(run: Run, cause: BaseException, gone: Gone) -> NoReturn:
+def _raise_cause(run: Undertaking, cause: BaseException, gone: Gone) -> NoReturn:
     if isinstance(cause, PeagleError):
         cause.details |= {"deleted": gone.deleted, "left": sorted(gone.left)}
         if gone.left:
             cause.next_step = (
                 f"{cause.next_step or ''} Left, costing nothing: {', '.join(sorted(gone.left))}; "
-                f"remove with `{_delete_command(run)}`."
+                f"remove with `{_undo_command(run)}`."
             ).strip()
         elif cause.next_step is None:
             cause.next_step = _advice(run, str(cause.details.get("failure_reason", "")))
     raise cause
 
 
-def _delete_command(run: Run) -> str:
-    return f"peagle-sm delete {run.name} --yes{run.session.command_flags()}"
+def _undo_command(run: Undertaking) -> str:
+    return f"peagle-sm {run.undo} {run.name} --yes{run.session.command_flags()}"
 
 
-def _log_tail(run: Run) -> list[str]:
+def _log_tail(run: Undertaking) -> list[str]:
     with suppress(PeagleError):
         return [line.message for line in logs.tail(run.session, run.name, LOG_LINES, run.began_at)]
     return []
@@ -95,7 +123,7 @@ def _visible(cause: BaseException) -> BaseException | None:
     return None if isinstance(cause, KeyboardInterrupt) else cause
 
 
-def _advice(run: Run, reason: str) -> str:
+def _advice(run: Undertaking, reason: str) -> str:
     lowered = reason.lower()
     if "capacity" in lowered:
         return "Add further placement.instance_types, or use another region or a capacity reservation."

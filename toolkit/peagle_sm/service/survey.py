@@ -9,10 +9,12 @@ from peagle_sm.aws import control, lifetime
 from peagle_sm.aws.control import EndpointFacts
 from peagle_sm.aws.lifetime import Lifetime
 from peagle_sm.aws.session import Session
+from peagle_sm.aws.stacks import stack_status
 from peagle_sm.core.errors import PlanRefused
+from peagle_sm.core.guard_names import endpoint_stack
 from peagle_sm.core.records import Plan
 from peagle_sm.core.tags import SPEC_HASH
-from peagle_sm.service.ownership import is_ours
+from peagle_sm.service.ownership import is_ours, stack_of
 
 State = Literal["absent", "leaving", "failed", "creating", "settling", "live"]
 _STATES: dict[str, State] = {
@@ -48,10 +50,11 @@ def survey(session: Session, plan: Plan) -> Survey:
     """Look what stands under the names of ``plan``.
 
     Raises:
-        PlanRefused: the name is taken by another spec, by an endpoint or schedule that is not ours, or by
-            one that is in a state which only a deletion ends.
+        PlanRefused: the name is taken by another spec or by a stack, by an endpoint or schedule that is not
+            ours, or by one that is in a state which only a deletion ends.
     """
     name = plan.names.endpoint
+    _not_a_stacks(session, name)
     limit = lifetime.get(session, plan.names.schedule)
     if limit is not None and limit.endpoint != name:
         raise _taken(
@@ -69,6 +72,8 @@ def survey(session: Session, plan: Plan) -> Survey:
             f"endpoint {name} exists and was not made by peagle-sm; it is not touched.",
             "Choose another name for the spec.",
         )
+    if (stack := stack_of(tags)) is not None:
+        raise _taken(f"endpoint {name} belongs to stack {stack}.", f"Change it with `cdk deploy {stack}`.")
     state = _STATES.get(endpoint.status)
     remove = f"peagle-sm delete {name}{session.command_flags()}"
     if state not in ("leaving", "failed") and tags.get(SPEC_HASH) != plan.spec_hash:
@@ -80,6 +85,18 @@ def survey(session: Session, plan: Plan) -> Survey:
     if state is None:
         raise _taken(f"endpoint {name} is {endpoint.status}.", f"Delete it first: `{remove}`.")
     return Survey(state, endpoint, limit)
+
+
+def _not_a_stacks(session: Session, name: str) -> None:
+    """A stack that is turned off would find its endpoint's name taken when it is turned on again."""
+    stack = endpoint_stack(name)
+    status = stack_status(session, stack)
+    if status is not None and status != "DELETE_COMPLETE":
+        raise _taken(
+            f"endpoint {name} belongs to stack {stack} ({status}).",
+            f"Change it with `cdk deploy {stack}`, turn it on with "
+            f"`peagle-sm resume {name}{session.command_flags()}`, or choose another name.",
+        )
 
 
 def _taken(message: str, next_step: str) -> PlanRefused:

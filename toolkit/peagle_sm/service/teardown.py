@@ -6,7 +6,7 @@ schedule, which would have deleted it if we had died on the way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from peagle_sm.aws.errors import is_refused_connection, is_refused_now
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import BillableLeft, EngineError, NotFound, PeagleError
 from peagle_sm.service.events import Pacing, Phase, Reporter
-from peagle_sm.service.ownership import belongs_to
+from peagle_sm.service.ownership import belongs_to, stack_of
 
 PLAIN_ATTEMPTS = 5
 SETTLING_LOOKS = 4
@@ -161,13 +161,18 @@ class Teardown:
     def _is_ours(self, arn: str, created: str, endpoint: str) -> bool:
         # By ARN and creation time: a name may be taken by a new endpoint while we wait.
         key = f"{arn} {created}"
-        if key not in self._known_ours and belongs_to(control.tags_of(self._session, arn), endpoint):
+        if key not in self._known_ours and self._may_go(control.tags_of(self._session, arn), endpoint):
             self._known_ours.add(key)
         return key in self._known_ours
 
     def _is_owned(self, describe: Callable[[Session, str], Any], name: str, endpoint: str) -> bool:
         facts = describe(self._session, name)
-        return facts is not None and belongs_to(control.tags_of(self._session, facts.arn), endpoint)
+        return facts is not None and self._may_go(control.tags_of(self._session, facts.arn), endpoint)
+
+    @staticmethod
+    def _may_go(tags: Mapping[str, str] | None, endpoint: str) -> bool:
+        # What a stack owns goes by its stack: deleted behind its back, the next update would fail.
+        return belongs_to(tags, endpoint) and stack_of(tags) is None
 
     def _guards(self, name: str, endpoint: str) -> bool:
         found = lifetime.get(self._session, name)

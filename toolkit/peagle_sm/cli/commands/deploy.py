@@ -23,13 +23,20 @@ if TYPE_CHECKING:
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Print the exact requests as JSON, and create nothing.")
 @click.option("--wait/--no-wait", default=True, help="Follow until the endpoint serves.  [default: wait]")
+@click.option(
+    "--unguarded",
+    is_flag=True,
+    help="Deploy without an installed guard: only the lifetime limit ends what is forgotten.",
+)
 @global_options
 @click.pass_obj
-def deploy(state: State, spec_path: Path, yes: bool, dry_run: bool, wait: bool) -> None:
+def deploy(state: State, spec_path: Path, yes: bool, dry_run: bool, wait: bool, unguarded: bool) -> None:
     """Create the endpoint of a spec and follow it until it serves.
 
     SPEC is a YAML file (default: peagle.yaml; - reads stdin). The plan and its price come first, then a
     question. The schedule that deletes the endpoint at the end of its lifetime is made before the endpoint.
+    The guard, which turns idle endpoints off and keeps their hours, must be installed (`peagle-sm guard
+    install`), or --unguarded spelled out.
     A deploy that fails, or that Ctrl-C stops, is cleaned up; what a killed one left is adopted by the next
     deploy of the same spec.
     """
@@ -58,7 +65,7 @@ def deploy(state: State, spec_path: Path, yes: bool, dry_run: bool, wait: bool) 
             price = _price_words(made)
             return confirmed(state, f"Create {made.names.endpoint}{price}?", yes)
 
-        endpoint = create(spec, session=session, confirm=ask, progress=follow, wait=wait)
+        endpoint = create(spec, session=session, confirm=ask, progress=follow, wait=wait, unguarded=unguarded)
     status = endpoint.status()
     emit(
         state,

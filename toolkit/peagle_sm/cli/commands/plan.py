@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 @click.command(cls=Command)
 @spec_argument
 @click.option("--dry-run", is_flag=True, help="Print the exact requests as JSON, and nothing else.")
+@click.option("--stack", is_flag=True, help="Plan for `cdk deploy`, which carries scaling and updates too.")
 @global_options
 @click.pass_obj
-def plan(state: State, spec_path: Path, dry_run: bool) -> None:
+def plan(state: State, spec_path: Path, dry_run: bool, stack: bool) -> None:
     """Show what a spec would create, and what it costs.
 
     SPEC is a YAML file (default: peagle.yaml; - reads stdin). Nothing is created. A finding of severity
@@ -33,7 +34,7 @@ def plan(state: State, spec_path: Path, dry_run: bool) -> None:
     from peagle_sm.service import plan_for
 
     spec = read_spec(spec_path)
-    made = plan_for(spec, open_session(state, spec.placement.region))
+    made = plan_for(spec, open_session(state, spec.placement.region), stack=stack)
     if dry_run:
         print_requests(made)
     else:

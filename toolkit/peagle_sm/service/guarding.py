@@ -1,0 +1,47 @@
+"""Whether the guard stands: without it nobody turns an idle endpoint off before its lifetime is over."""
+
+from __future__ import annotations
+
+from peagle_sm.aws.session import Session
+from peagle_sm.aws.stacks import stack_status
+from peagle_sm.core.errors import GuardMissing
+from peagle_sm.core.guard_names import GUARD_STACK
+
+# A stack that rolled an update back runs its old version; one that is being updated runs one of the two.
+_WORKING = frozenset(
+    {
+        "CREATE_COMPLETE",
+        "IMPORT_COMPLETE",
+        "UPDATE_COMPLETE",
+        "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS",
+        "UPDATE_IN_PROGRESS",
+        "UPDATE_ROLLBACK_COMPLETE",
+        "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS",
+        "UPDATE_ROLLBACK_IN_PROGRESS",
+    }
+)
+
+
+def guard_works(session: Session) -> bool:
+    """Whether the guard is installed in the session's account and region."""
+    return stack_status(session, GUARD_STACK) in _WORKING
+
+
+def require_guard(session: Session) -> None:
+    """Let a deploy go on only where the guard is installed.
+
+    Raises:
+        GuardMissing: it is not, or its stack is not in a state in which it works.
+    """
+    status = stack_status(session, GUARD_STACK)
+    if status in _WORKING:
+        return
+    found = "is not installed" if status is None else f"does not work (its stack is {status})"
+    flags = session.command_flags()
+    raise GuardMissing(
+        f"The guard {found} in {session.region}: nothing would turn an idle endpoint off before its "
+        "lifetime is over. Nothing was created.",
+        next_step=f"Install it once, for cents a month: `peagle-sm guard install{flags}`. To do without it: "
+        "--unguarded (unguarded=True); the lifetime limit is armed all the same.",
+        details={"findings": [], "stack": GUARD_STACK, "found": status},
+    )

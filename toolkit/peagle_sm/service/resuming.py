@@ -1,0 +1,287 @@
+"""resume(): a paused endpoint comes back as it was, its lifetime limit armed anew before it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from peagle_sm.aws import control, lifetime, register
+from peagle_sm.aws.control import ConfigFacts, EndpointFacts
+from peagle_sm.aws.errors import is_taken, is_unsettled
+from peagle_sm.aws.session import Session
+from peagle_sm.core import tags as keys
+from peagle_sm.core.errors import (
+    BillableLeft,
+    EndpointFailed,
+    Interrupted,
+    NotFound,
+    PeagleError,
+    PlanRefused,
+)
+from peagle_sm.core.guard_names import scheduler_role
+from peagle_sm.core.payloads import lifetime_schedule, partition, schedule_name
+from peagle_sm.service.belongings import Belongings, belongings_of
+from peagle_sm.service.events import Pacing, Progress, Reporter
+from peagle_sm.service.following import follow_endpoint, patience_s
+from peagle_sm.service.guarding import guard_works
+from peagle_sm.service.inspection import absent, kept_config
+from peagle_sm.service.inventory import plain, price_per_hour
+from peagle_sm.service.ownership import amount, belongs_to
+from peagle_sm.service.rescue import rescue
+from peagle_sm.service.rest import awake
+from peagle_sm.service.switching import StackSwitch, SwitchStuck
+from peagle_sm.service.teardown import Doomed, Gone, Teardown
+
+CREATE_ATTEMPTS = 5
+LONGEST_STARTUP_S = 3600
+DEFAULT_LIFETIME_HOURS = 8.0
+
+
+@dataclass(frozen=True)
+class ResumeOffer:
+    """What resuming would cost: USD per hour, and in the whole lifetime; None where no price is known.
+
+    ``is_on`` where the endpoint is there already and nothing would begin to cost.
+    """
+
+    name: str
+    config: str
+    stack: str | None
+    usd_per_hour: float | None
+    lifetime_hours: float
+    max_usd: float | None
+    expires_at: datetime
+    hours: str | None
+    is_on: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; times as ISO text."""
+        return {key: plain(value) for key, value in asdict(self).items()}
+
+
+@dataclass
+class _Run:
+    """One resume under way, as a clean-up sees it: config and model stay."""
+
+    name: str
+    config: ConfigFacts
+    tags: Mapping[str, str]
+    session: Session
+    pacing: Pacing
+    report: Reporter
+    may_exist: bool = False
+    unsettled: bool = False
+    began_at: datetime | None = None
+
+    @property
+    def doomed(self) -> Doomed:
+        """The endpoint and its schedule."""
+        return Doomed(self.name, (), (), (schedule_name(self.name),))
+
+    @property
+    def undo(self) -> str:
+        """A resume is undone by pausing."""
+        return "pause"
+
+
+def resume(
+    name: str,
+    *,
+    session: Session,
+    confirm: Callable[[ResumeOffer], bool] | None = None,
+    progress: Progress | None = None,
+    pacing: Pacing | None = None,
+) -> ResumeOffer:
+    """Bring a paused endpoint back and follow it until it serves; its lifetime begins anew.
+
+    A stack's endpoint is turned on by its stack. ``confirm`` sees the price first (None: no question).
+
+    Raises:
+        NotFound: nothing of that name can be brought back.
+        PlanRefused: it is not ours, or the guard's switch refuses.
+        EndpointFailed: it did not come up; it is off again, and can be resumed.
+        Interrupted: Ctrl-C; nothing billable is left.
+        BillableLeft: the endpoint may remain; ``next_step`` is the command that turns it off.
+        PeagleError: ``confirm`` said no.
+    """
+    pacing = pacing or Pacing.for_session(session)
+    one = belongings_of(session, name)
+    config = _config(session, one)
+    offer = _offer(session, one, config, pacing.clock())
+    if offer.is_on:
+        return offer
+    if confirm is not None and not confirm(offer):
+        raise PeagleError("Nothing was resumed: it was not confirmed.", next_step="Run again and confirm.")
+    report = Reporter(progress, pacing, offer.usd_per_hour)
+    if one.stack is not None:
+        _by_its_stack(session, name, one.stack, pacing, report)
+    else:
+        offer = _by_itself(session, one, config, offer, pacing, report)
+    register.update(session, name, lambda entry: {"paused": False} if entry.paused else {})
+    report("ready", f"endpoint {name} is in service", status="InService")
+    return offer
+
+
+def _config(session: Session, one: Belongings) -> ConfigFacts:
+    if not one.resources and control.describe_endpoint(session, one.name) is not None:
+        raise PlanRefused(
+            f"endpoint {one.name} exists but was not made by peagle-sm; it is not touched.",
+            next_step="Look at it with `aws sagemaker describe-endpoint`.",
+            details={"findings": []},
+        )
+    if not one.configs:
+        raise absent(session, one.name, one)
+    running = control.describe_endpoint(session, one.name) if one.endpoint else None
+    entry = register.get(session, one.name) if one.endpoint is None and one.kept_config is None else None
+    wanted = running.config_name if running else (entry and entry.config_name) or kept_config(one)
+    config = control.describe_endpoint_config(session, wanted)
+    if config is None or (config.model_name and control.describe_model(session, config.model_name) is None):
+        raise NotFound(
+            f"endpoint {one.name} cannot be resumed: its config {wanted} or its model is gone.",
+            next_step=f"Deploy it again, or remove the rest: `peagle-sm delete {one.name}"
+            f"{session.command_flags()}`.",
+            details={"name": one.name, "config": wanted},
+        )
+    return config
+
+
+def _offer(session: Session, one: Belongings, config: ConfigFacts, now: datetime) -> ResumeOffer:
+    hourly = price_per_hour(session, config)
+    hours = amount(one.tags, keys.MAX_LIFETIME_HOURS) or DEFAULT_LIFETIME_HOURS
+    return ResumeOffer(
+        name=one.name,
+        config=config.name,
+        stack=one.stack,
+        usd_per_hour=hourly,
+        lifetime_hours=hours,
+        max_usd=None if hourly is None else round(hourly * hours, 2),
+        expires_at=now.replace(microsecond=0) + timedelta(hours=hours),
+        hours=one.tags.get(keys.HOURS),
+        is_on=one.endpoint is not None and one.endpoint.status not in ("Creating", "Deleting", "Failed"),
+    )
+
+
+def _by_its_stack(session: Session, name: str, stack: str, pacing: Pacing, report: Reporter) -> None:
+    def look() -> str | None:
+        facts = control.describe_endpoint(session, name)
+        return None if facts is None else facts.status
+
+    undo = f"peagle-sm pause {name} --yes{session.command_flags()}"
+    details = {"resources": [f"endpoint/{name}"], "region": session.region}
+    try:
+        report.start_billing()
+        StackSwitch(session, stack, look, pacing, report, "resume").on()
+    except KeyboardInterrupt:
+        raise BillableLeft(
+            f"Interrupted: stack {stack} goes on turning endpoint {name} on.", next_step=undo, details=details
+        ) from None
+    except SwitchStuck as stuck:
+        if look() is not None:
+            raise BillableLeft(stuck.message, next_step=undo, details={**details, **stuck.details}) from stuck
+        raise EndpointFailed(stuck.message, next_step=stuck.next_step, details=stuck.details) from stuck
+
+
+def _by_itself(
+    session: Session,
+    one: Belongings,
+    config: ConfigFacts,
+    offer: ResumeOffer,
+    pacing: Pacing,
+    report: Reporter,
+) -> ResumeOffer:
+    role = _role(session, one)
+    tags = control.tags_of(session, config.arn) or {}
+    run = _Run(one.name, config, tags, session, pacing, report, may_exist=one.endpoint is not None)
+    expires_at = pacing.clock().replace(microsecond=0) + timedelta(hours=offer.lifetime_hours)
+    try:
+        if one.endpoint is not None and one.endpoint.status in ("Deleting", "Failed"):
+            Teardown(session, pacing, report, "check").remove_endpoint(one.name, Gone())
+        parameters = lifetime_schedule(one.name, session.region, role, expires_at)
+        armed = lifetime.arm(session, parameters)
+        report(
+            "lifetime",
+            f"lifetime limit armed: deleted at {expires_at:%Y-%m-%d %H:%M} UTC",
+            resource=f"schedule/{armed.name}",
+        )
+        _create(run)
+        _follow(run)
+    except (KeyboardInterrupt, Exception) as cause:
+        _rescue(run, cause)
+    awake(session, config.arn)
+    return ResumeOffer(**{**asdict(offer), "expires_at": expires_at})
+
+
+def _create(run: _Run) -> None:
+    own = {key: value for key, value in run.tags.items() if key not in (keys.PAUSED, keys.SCHEDULER_ROLE)}
+    parameters = {
+        "EndpointName": run.name,
+        "EndpointConfigName": run.config.name,
+        "Tags": [{"Key": key, "Value": value} for key, value in own.items()],
+    }
+    run.may_exist = run.unsettled = True
+    run.report.start_billing()
+    for attempt in range(1, CREATE_ATTEMPTS + 1):
+        try:
+            control.create_endpoint(run.session, parameters)
+        except PeagleError as error:
+            if not (is_unsettled(error) or is_taken(error)):
+                run.may_exist = run.unsettled = False
+                raise
+            if _is_there(run):
+                break
+            if attempt == CREATE_ATTEMPTS:
+                raise
+            run.report("check", f"no clear answer, trying again ({error.message})")
+            run.pacing.sleep(min(run.pacing.poll_s, 2.0**attempt))
+        else:
+            break
+    run.unsettled = False
+    run.report("endpoint", f"endpoint {run.name} created", status="Creating", resource=f"endpoint/{run.name}")
+
+
+def _is_there(run: _Run) -> bool:
+    facts = control.describe_endpoint(run.session, run.name)
+    return facts is not None and belongs_to(control.tags_of(run.session, facts.arn), run.name)
+
+
+def _follow(run: _Run) -> None:
+    def note(facts: EndpointFacts) -> None:
+        run.began_at = facts.created_at
+
+    follow_endpoint(
+        run.session,
+        run.name,
+        run.config.name,
+        patience=patience_s(LONGEST_STARTUP_S),
+        pacing=run.pacing,
+        report=run.report,
+        note=note,
+    )
+
+
+def _rescue(run: _Run, cause: BaseException) -> None:
+    try:
+        rescue(run, cause)
+    except Interrupted as stopped:
+        stopped.message = f"Interrupted: endpoint {run.name} is off again, and can be resumed."
+        raise
+
+
+def _role(session: Session, one: Belongings) -> str:
+    """The role of the lifetime schedule: the one it had, else the local server's, else the guard's."""
+    told = one.tags.get(keys.SCHEDULER_ROLE) or (one.lifetime.role_arn if one.lifetime else None)
+    if told:
+        return told
+    if session.local is not None and session.local.scheduler_role_arn:
+        return session.local.scheduler_role_arn
+    if guard_works(session):
+        name = scheduler_role(session.region)
+        return f"arn:{partition(session.region)}:iam::{session.account()}:role/{name}"
+    raise PlanRefused(
+        f"endpoint {one.name} cannot be resumed: the role of its lifetime schedule is not known, and nothing "
+        "starts without that schedule.",
+        next_step="Deploy it again from its spec, which names scheduler_role_arn.",
+        details={"findings": []},
+    )
