@@ -1,8 +1,8 @@
 """An AWS in memory, faithful where the guard could go wrong.
 
-Pages of 10 unless the caller asks for 100; tags that lag behind; deletions refused at the wrong status and
-taking their time; sparse metrics; a stack that turns its endpoint off later than it says. Time is moved by the
-test. ``faults`` maps an operation's name to exceptions to raise, one a call.
+Pages of 10 unless the caller asks for 100; tags that lag; deletions refused at the wrong status and
+taking their time; sparse metrics; a stack that turns its endpoint off later than it says. The test moves the
+time. ``faults`` maps an operation's name to exceptions to raise, one a call.
 """
 
 from __future__ import annotations

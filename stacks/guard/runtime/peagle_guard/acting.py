@@ -109,7 +109,7 @@ class Actor:
         try:
             outcome = actions.wake(self.aws, self.settings, lifecycle, record, self.now)
         except Exception as error:
-            faults = (f"{type(error).__name__}: {error}",)
+            faults: tuple[str, ...] = (f"{type(error).__name__}: {error}",)
             if decision.record.wake_tries >= MOST_WAKE_TRIES:
                 failed = replace(decision, tell=Tell.WAKE_FAILED)
                 faults = (*faults, *self._tell(failed, lifecycle, str(error)))

@@ -9,20 +9,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 import boto3
-from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from peagle_guard.aws import Component, Page, Query, Result, Tagged
+from peagle_guard.clients import ONCE, client
 from peagle_guard.records import Endpoint
 from peagle_guard.register import DynamoRegister
 from peagle_guard.settings import Settings
 from peagle_guard.tags import MANAGED_BY
 
 _PAGE = 100
-# A sweep has four minutes: no single call may hang for long.
-PATIENT = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 4})
-# An invocation is not repeated: the next sweep is the retry.
-_ONCE = Config(connect_timeout=5, read_timeout=130, retries={"total_max_attempts": 1})
 
 
 class FunctionFailed(Exception):
@@ -34,20 +30,18 @@ class BotoAws:
 
     def __init__(self, settings: Settings, session: boto3.Session | None = None) -> None:
         """Take the settings, and a session (the Lambda's own by default)."""
-        session = session or boto3.Session()
         self._settings = settings
         self._calls: Counter[str] = Counter()
-        self._sagemaker = self._client(session, "sagemaker")
-        self._tagging = self._client(session, "resourcegroupstaggingapi")
-        self._cloudwatch = self._client(session, "cloudwatch")
-        self._sns = self._client(session, "sns")
-        self._lambda = self._client(session, "lambda", _ONCE)
-        self._register = DynamoRegister(self._client(session, "dynamodb"), settings.table)
+        self._sagemaker = self._counted(client("sagemaker", session))
+        self._tagging = self._counted(client("resourcegroupstaggingapi", session))
+        self._cloudwatch = self._counted(client("cloudwatch", session))
+        self._sns = self._counted(client("sns", session))
+        self._lambda = self._counted(client("lambda", session, ONCE))
+        self._register = DynamoRegister(self._counted(client("dynamodb", session)), settings.table)
 
-    def _client(self, session: boto3.Session, service: str, config: Config = PATIENT) -> Any:
-        client = session.client(service, config=config)  # type: ignore[call-overload]
-        client.meta.events.register("before-call.*.*", self._count)
-        return client
+    def _counted(self, made: Any) -> Any:
+        made.meta.events.register("before-call.*.*", self._count)
+        return made
 
     def _count(self, model: Any, **_: Any) -> None:
         self._calls[model.name] += 1

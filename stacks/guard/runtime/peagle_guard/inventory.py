@@ -15,22 +15,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Inventory:
-    """One look at the account; ``components`` is None where they could not be listed."""
+    """One look at the account; ``components`` and ``tags`` are None where they could not be listed."""
 
     endpoints: Mapping[str, Endpoint]
     components: Mapping[str, tuple[str, ...]] | None
-    tags: Mapping[str, Mapping[str, str]]
+    tags: Mapping[str, Mapping[str, str]] | None
     records: Mapping[str, Record]
     faults: tuple[str, ...] = ()
-
-    def tags_of(self, endpoint: Endpoint) -> Mapping[str, str]:
-        """The tags as the tagging API has them; while it lags, those that the register knows."""
-        known = self.tags.get(arn_key(endpoint.arn))
-        if known is not None:
-            return known
-        record = self.records.get(endpoint.name)
-        same = record is not None and record.created_at == endpoint.created_at and same_arn(record, endpoint)
-        return record.tags if record is not None and same else {}
 
     def with_components(self, endpoint: Endpoint) -> Endpoint:
         """Return the endpoint with its components."""
@@ -66,7 +57,7 @@ def take(aws: Aws) -> Inventory:
     return Inventory(
         endpoints=endpoints,
         components=components,
-        tags={arn_key(each.arn): each.tags for each in tagged or ()},
+        tags=None if tagged is None else {arn_key(each.arn): each.tags for each in tagged},
         records=records,
         faults=tuple(faults),
     )

@@ -9,14 +9,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-import boto3
 from botocore.exceptions import ClientError
 
 from peagle_guard import settings as environment
 from peagle_guard import tags
 from peagle_guard.aws import Register
-from peagle_guard.boto_aws import PATIENT
 from peagle_guard.cfn_response import Context, Made, ProviderError, respond
+from peagle_guard.clients import client
 from peagle_guard.lifetime import Arming, Scheduler, arm, disarm
 from peagle_guard.register import DynamoRegister
 from peagle_guard.schedules import hard_name, schedule_name
@@ -165,9 +164,7 @@ def handler(event: Mapping[str, Any], context: Context) -> dict[str, Any] | None
     """Answer a request of CloudFormation, or wake an endpoint."""
     if event.get("action") == "wake":
         settings = environment.load()
-        register = DynamoRegister(boto3.client("dynamodb", config=PATIENT), settings.table)
-        scheduler, sagemaker = (boto3.client(name, config=PATIENT) for name in ("scheduler", "sagemaker"))
-        answer = wake(scheduler, sagemaker, register, settings, event)
+        answer = wake(client("scheduler"), client("sagemaker"), _register(settings), settings, event)
         print(json.dumps({"event": dict(event), "answer": answer}))
         return answer
     wanted = str(event.get("ResourceProperties", {}).get("ScheduleName", "")) or "not-created"
@@ -177,6 +174,8 @@ def handler(event: Mapping[str, Any], context: Context) -> dict[str, Any] | None
 
 def _provided(event: Mapping[str, Any]) -> Made:
     settings = environment.load()
-    register = DynamoRegister(boto3.client("dynamodb", config=PATIENT), settings.table)
-    scheduler = boto3.client("scheduler", config=PATIENT)
-    return provide(scheduler, register, settings, event, environment.now(settings))
+    return provide(client("scheduler"), _register(settings), settings, event, environment.now(settings))
+
+
+def _register(settings: Settings) -> Register:
+    return DynamoRegister(client("dynamodb"), settings.table)

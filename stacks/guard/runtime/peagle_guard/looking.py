@@ -9,7 +9,7 @@ from datetime import datetime
 from peagle_guard import tags
 from peagle_guard.aws import Aws
 from peagle_guard.evidence import window_start
-from peagle_guard.inventory import Inventory, is_foreign
+from peagle_guard.inventory import Inventory, arn_key, is_foreign
 from peagle_guard.measure import Look, look
 from peagle_guard.records import BUSY, SERVING, Endpoint, Evidence, Kind, Lifecycle, Record
 from peagle_guard.report import Entry
@@ -81,14 +81,22 @@ def _without_components(evidence: Evidence) -> Evidence:
 def _tags(
     aws: Aws, inventory: Inventory, endpoint: Endpoint, record: Record | None, faults: list[str]
 ) -> Mapping[str, str]:
-    """The endpoint's tags. A name of another creation is asked for its own: the tagging API lags."""
-    if record is None or record.created_at in (None, endpoint.created_at):
-        return inventory.tags_of(endpoint)
+    """The endpoint's tags.
+
+    The tagging API lags behind: what it does not show although the register knows it, and what it shows of a
+    name that has been created anew, is asked for by itself.
+    """
+    shown = None if inventory.tags is None else inventory.tags.get(arn_key(endpoint.arn))
+    same = record is not None and record.created_at == endpoint.created_at
+    if record is None or record.created_at is None or (same and shown is not None):
+        return shown or {}
+    if same and inventory.tags is None:
+        return record.tags
     try:
         return aws.endpoint_tags(endpoint.arn)
     except Exception as error:
         faults.append(f"ListTags: {type(error).__name__}: {error}")
-        return {}
+        return record.tags if same else {}
 
 
 def _kept(found: Mapping[str, str]) -> dict[str, str]:

@@ -89,32 +89,30 @@ def _batches(looks: Sequence[Look]) -> Iterator[list[tuple[Look, list[_Wanted]]]
 
 
 def _wanted(endpoint: Endpoint, serial: int) -> Iterator[_Wanted]:
-    for variant in endpoint.variants:
-        dimensions = (("EndpointName", endpoint.name), ("VariantName", variant))
-        proof = Query(f"u{serial}", "/aws/sagemaker/Endpoints", "CPUUtilization", dimensions, "SampleCount")
-        yield _Wanted(
-            f"variant {variant}",
-            Query(f"i{serial}", _REQUESTS, "Invocations", dimensions, "Sum"),
-            Query(f"c{serial}", _REQUESTS, "ConcurrentRequestsPerModel", dimensions, "Maximum"),
-            # Where components serve, they carry the proof; their copies are what may be in flight.
-            None if endpoint.components else proof,
+    # Where components serve, they carry the proof; their copies are what may be in flight.
+    proof = "" if endpoint.components else "CPUUtilization"
+    for number, variant in enumerate(endpoint.variants, start=serial):
+        under = (("EndpointName", endpoint.name), ("VariantName", variant))
+        metrics = ("ConcurrentRequestsPerModel", "/aws/sagemaker/Endpoints", proof)
+        yield _three(f"variant {variant}", number, under, *metrics)
+    for number, component in enumerate(endpoint.components, start=serial + len(endpoint.variants)):
+        metrics = (
+            "ConcurrentRequestsPerCopy",
+            "/aws/sagemaker/InferenceComponents",
+            "CPUUtilizationNormalized",
         )
-        serial += 1
-    for component in endpoint.components:
-        dimensions = (("InferenceComponentName", component),)
-        yield _Wanted(
-            f"component {component}",
-            Query(f"i{serial}", _REQUESTS, "Invocations", dimensions, "Sum"),
-            Query(f"c{serial}", _REQUESTS, "ConcurrentRequestsPerCopy", dimensions, "Maximum"),
-            Query(
-                f"u{serial}",
-                "/aws/sagemaker/InferenceComponents",
-                "CPUUtilizationNormalized",
-                dimensions,
-                "SampleCount",
-            ),
-        )
-        serial += 1
+        yield _three(f"component {component}", number, (("InferenceComponentName", component),), *metrics)
+
+
+def _three(
+    name: str, number: int, under: tuple[tuple[str, str], ...], concurrency: str, space: str, proof: str
+) -> _Wanted:
+    return _Wanted(
+        name,
+        Query(f"i{number}", _REQUESTS, "Invocations", under, "Sum"),
+        Query(f"c{number}", _REQUESTS, concurrency, under, "Maximum"),
+        Query(f"u{number}", space, proof, under, "SampleCount") if proof else None,
+    )
 
 
 def _ask(aws: Aws, queries: Sequence[Query], start: datetime, end: datetime) -> dict[str, Result]:

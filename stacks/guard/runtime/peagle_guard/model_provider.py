@@ -1,7 +1,7 @@
 """Custom::PeagleModel: sends the exact CreateModel request that CloudFormation has no words for.
 
-The model's name carries the hash of its content, so a change makes another model, and CloudFormation deletes the
-old one afterwards. A retry meets its own model and adopts it; other content under that name is refused.
+The model's name carries the hash of its content, so a change makes another model, and CloudFormation deletes
+the old one afterwards. A retry meets its own model and adopts it; other content under that name is refused.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-import boto3
 from botocore.exceptions import ClientError
 
-from peagle_guard.boto_aws import PATIENT, is_missing
+from peagle_guard.boto_aws import is_missing
 from peagle_guard.cfn_response import Context, Made, ProviderError, respond
+from peagle_guard.clients import client
 
 # Not an id of a model: a failed creation must not lead to the deletion of somebody's model of that name.
 _NOT_CREATED = "not-created:"
@@ -114,6 +114,6 @@ def handler(event: Mapping[str, Any], context: Context) -> None:
     respond(
         event,
         context,
-        lambda: provide(boto3.client("sagemaker", config=PATIENT), event),
+        lambda: provide(client("sagemaker"), event),
         f"{_NOT_CREATED}{wanted}",
     )

@@ -9,7 +9,8 @@ from typing import Any
 import boto3
 from botocore.exceptions import ClientError
 
-from peagle_guard.boto_aws import PATIENT, described, is_missing, tags_of
+from peagle_guard.boto_aws import described, is_missing, tags_of
+from peagle_guard.clients import client
 from peagle_guard.records import Endpoint
 from peagle_guard.turning import NoUpdates, Stack
 
@@ -23,11 +24,10 @@ class BotoSwitch:
 
     def __init__(self, session: boto3.Session | None = None) -> None:
         """Take a session (the Lambda's own by default)."""
-        session = session or boto3.Session()
-        self._cloudformation: Any = session.client("cloudformation", config=PATIENT)
-        self._sagemaker: Any = session.client("sagemaker", config=PATIENT)
-        self._scheduler: Any = session.client("scheduler", config=PATIENT)
-        self._scaling: Any = session.client("application-autoscaling", config=PATIENT)
+        self._cloudformation = client("cloudformation", session)
+        self._sagemaker = client("sagemaker", session)
+        self._scheduler = client("scheduler", session)
+        self._scaling = client("application-autoscaling", session)
 
     def describe_stack(self, name: str) -> Stack | None:
         """DescribeStacks; None where there is none of that name."""

@@ -1,0 +1,56 @@
+"""What a sweep costs in calls: it grows as it must and no faster."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from peagle_guard.sweep import sweep
+from tests.guard.fake_aws import MINUTE, SETTINGS, FakeAws
+
+HOURS = timedelta(hours=1)
+
+
+def world(ours: int, others: int) -> FakeAws:
+    aws = FakeAws()
+    for number in range(ours):
+        aws.add(f"ours-{number:03}", age=HOURS, idle_minutes="120")
+        aws.idle_points(f"ours-{number:03}", aws.now - HOURS, aws.now + HOURS)
+    for number in range(others):
+        aws.add(f"others-{number:03}", age=HOURS)
+        aws.endpoints[f"others-{number:03}"].tags = {"team": "somebody"}
+    return aws
+
+
+def calls(aws: FakeAws) -> dict[str, int]:
+    aws.calls.clear()
+    report = sweep(aws, SETTINGS, aws.now)
+    assert report.failures == ()
+    return {name: count for name, count in report.calls.items() if name not in ("Lock", "Unlock", "Scan")}
+
+
+def test_250_endpoints_of_ours() -> None:
+    aws = world(ours=250, others=0)
+    first = {"ListEndpoints": 3, "GetResources": 3, "ListInferenceComponents": 1, "GetMetricData": 2}
+    # Each is described and written down once, when it is new.
+    assert calls(aws) == {**first, "DescribeEndpoint": 250, "UpdateItem": 250}
+    aws.now += 5 * MINUTE
+    assert calls(aws) == first
+
+
+def test_250_endpoints_of_which_10_are_ours() -> None:
+    aws = world(ours=10, others=240)
+    calls(aws)
+    aws.now += 5 * MINUTE
+    few = {"ListEndpoints": 3, "GetResources": 1, "ListInferenceComponents": 1, "GetMetricData": 1}
+    assert calls(aws) == few
+    aws.now += 5 * MINUTE
+    aws.change("ours-003", instances=2)
+    aws.change("others-003", instances=2)
+    assert calls(aws) == {**few, "DescribeEndpoint": 1, "UpdateItem": 1}
+
+
+def test_the_pages_are_followed_whatever_their_size() -> None:
+    aws = world(ours=25, others=0)
+    aws.page = 10
+    report = sweep(aws, SETTINGS, aws.now)
+    assert (len(report.endpoints), report.calls["ListEndpoints"]) == (25, 3)
