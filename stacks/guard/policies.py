@@ -114,31 +114,9 @@ def basics(function: str) -> list[Statement]:
     ]
 
 
-def _look_at_endpoints() -> list[Statement]:
-    return [
-        allow("ListEndpoints", ["sagemaker:ListEndpoints", "sagemaker:ListInferenceComponents"], ["*"]),
-        allow(
-            "DescribeEndpoints",
-            [
-                "sagemaker:DescribeEndpoint",
-                "sagemaker:DescribeEndpointConfig",
-                "sagemaker:DescribeInferenceComponent",
-                "sagemaker:ListTags",
-            ],
-            [_ENDPOINTS, _CONFIGS, _COMPONENTS],
-        ),
-    ]
-
-
-def _use_register() -> Statement:
-    actions = ("GetItem", "BatchGetItem", "Query", "Scan", "PutItem", "UpdateItem", "DeleteItem")
-    return allow(
-        "UseRegister", [f"dynamodb:{name}" for name in actions], [arn("dynamodb", f"table/{names.TABLE}")]
-    )
-
-
-def _tell() -> Statement:
-    return allow("TellPeople", ["sns:Publish"], [arn("sns", names.TOPIC)])
+def _use_register(*actions: str) -> Statement:
+    table = arn("dynamodb", f"table/{names.TABLE}")
+    return allow("UseRegister", [f"dynamodb:{name}" for name in actions], [table])
 
 
 def _delete_ours() -> list[Statement]:
@@ -170,13 +148,12 @@ def sweeper() -> list[Statement]:
     """It looks and decides. It deletes nothing: it asks the switch."""
     return [
         *basics(names.SWEEPER),
-        *_look_at_endpoints(),
+        allow("ListEndpoints", ["sagemaker:ListEndpoints", "sagemaker:ListInferenceComponents"], ["*"]),
+        allow("SeeEndpoints", ["sagemaker:DescribeEndpoint", "sagemaker:ListTags"], [_ENDPOINTS]),
         allow("FindOurs", ["tag:GetResources"], ["*"]),
         allow("ReadMetrics", ["cloudwatch:GetMetricData"], ["*"]),
-        allow("FindOwner", ["cloudformation:DescribeStacks"], [_STACKS]),
-        allow("SeeLifetimes", ["scheduler:GetSchedule"], [_SCHEDULES]),
-        _use_register(),
-        _tell(),
+        _use_register("GetItem", "Scan", "UpdateItem"),
+        allow("TellPeople", ["sns:Publish"], [arn("sns", names.TOPIC)]),
         allow(
             "AskToAct",
             ["lambda:InvokeFunction"],
@@ -194,17 +171,21 @@ def switch() -> list[Statement]:
     unchanged = {"Null": {"cloudformation:TemplateUrl": "true", "cloudformation:RoleArn": "true"}}
     return [
         *basics(names.SWITCH),
-        *_look_at_endpoints(),
+        allow("SeeStack", ["cloudformation:DescribeStacks"], [_STACKS]),
         allow("TurnStack", ["cloudformation:UpdateStack"], [_STACKS], unchanged),
         allow(
-            "SeeStack",
+            "ListWhatBlocks",
+            ["sagemaker:ListInferenceComponents", "application-autoscaling:DescribeScalableTargets"],
+            ["*"],
+        ),
+        allow(
+            "SeeEndpoints",
             [
-                "cloudformation:DescribeStacks",
-                "cloudformation:DescribeStackEvents",
-                "cloudformation:DescribeStackResources",
-                "cloudformation:ListStackResources",
+                "sagemaker:DescribeEndpoint",
+                "sagemaker:DescribeInferenceComponent",
+                "sagemaker:ListTags",
             ],
-            [_STACKS],
+            [_ENDPOINTS, _COMPONENTS],
         ),
         *_delete_ours(),
         allow(
@@ -213,10 +194,7 @@ def switch() -> list[Statement]:
             [arn("application-autoscaling", "scalable-target/*")],
             {"StringEquals": {"application-autoscaling:service-namespace": "sagemaker"}},
         ),
-        allow("SeeScaling", ["application-autoscaling:DescribeScalableTargets"], ["*"]),
         allow("EndLifetimes", ["scheduler:GetSchedule", "scheduler:DeleteSchedule"], [_SCHEDULES]),
-        _use_register(),
-        _tell(),
     ]
 
 
@@ -227,7 +205,7 @@ def model_provider() -> list[Statement]:
         *basics(names.MODEL_PROVIDER),
         allow("MakeModel", ["sagemaker:CreateModel"], [_MODELS], {"StringEquals": _MADE_OURS}),
         allow("TagNewModel", ["sagemaker:AddTags"], [_MODELS], {"StringEquals": {**tagging, **_MADE_OURS}}),
-        allow("SeeModel", ["sagemaker:DescribeModel", "sagemaker:ListTags"], [_MODELS]),
+        allow("SeeModel", ["sagemaker:DescribeModel"], [_MODELS]),
         allow("DeleteOurModel", ["sagemaker:DeleteModel"], [_MODELS], {"StringEquals": _OURS}),
         pass_role("PassExecutionRole", _EXECUTION_ROLE, "sagemaker"),
     ]
@@ -255,9 +233,7 @@ def lifetime_provider() -> list[Statement]:
             "TagNewEndpoint", ["sagemaker:AddTags"], [_ENDPOINTS], {"StringEquals": {**tagging, **_MADE_OURS}}
         ),
         _grant_volume_key(),
-        *_look_at_endpoints()[1:],
-        _use_register(),
-        _tell(),
+        _use_register("GetItem", "UpdateItem"),
     ]
 
 

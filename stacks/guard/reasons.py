@@ -11,10 +11,8 @@ from aws_cdk import Acknowledgment, Stack, Validations
 _NO_RESOURCE_LEVEL = "AWS knows no resource for these calls, which only read: "
 _ANY_NAME = "Users choose the names of their endpoints, so the name cannot be narrowed. "
 _ONLY_TAGGED = "Deletion is conditioned on the tag peagle-sm:managed-by = peagle-sm."
-_ONLY_READ = "These calls only read."
 _OWN_LOG = "Lambda names the streams inside the function's own log group."
 _OUR_SCHEDULES = "Lifetime schedules are named peagle-<endpoint>-lifetime, in the default group only."
-_OUR_STACKS = "Stacks are named Peagle-<endpoint>; the second wildcard is the id that CloudFormation adds. "
 _NETWORK = (
     "A VPC belongs to a spec, which the guard does not know; ids are AWS's own. "
     "The container itself is isolated from it."
@@ -27,11 +25,6 @@ _STACKS = "arn:<AWS::Partition>:cloudformation:<AWS::Region>:<AWS::AccountId>:st
 _SCHEDULES = "arn:<AWS::Partition>:scheduler:<AWS::Region>:<AWS::AccountId>:schedule/default/peagle-*"
 _SCALING = "arn:<AWS::Partition>:application-autoscaling:<AWS::Region>:<AWS::AccountId>:scalable-target/*"
 
-_LOOKED_AT = {
-    f"{_SAGEMAKER}endpoint/*": _ANY_NAME + _ONLY_READ,
-    f"{_SAGEMAKER}endpoint-config/*": _ANY_NAME + _ONLY_READ,
-    f"{_SAGEMAKER}inference-component/*": _ANY_NAME + _ONLY_READ,
-}
 _DELETED = {
     f"{_SAGEMAKER}endpoint/*": _ANY_NAME + _ONLY_TAGGED,
     f"{_SAGEMAKER}inference-component/*": _ANY_NAME + _ONLY_TAGGED,
@@ -39,21 +32,19 @@ _DELETED = {
 
 WILDCARDS: dict[str, dict[str, str]] = {
     "SweeperRole": {
-        **_LOOKED_AT,
+        f"{_SAGEMAKER}endpoint/*": _ANY_NAME + "These calls only read.",
         "*": _NO_RESOURCE_LEVEL
         + "sagemaker:ListEndpoints, sagemaker:ListInferenceComponents, tag:GetResources, "
         "cloudwatch:GetMetricData.",
         f"{_LOGS}/aws/lambda/peagle-guard-sweeper:*": _OWN_LOG,
-        _STACKS: _OUR_STACKS + _ONLY_READ,
-        _SCHEDULES: _OUR_SCHEDULES + " " + _ONLY_READ,
     },
     "SwitchRole": {
-        **_LOOKED_AT,
         **_DELETED,
-        "*": _NO_RESOURCE_LEVEL + "sagemaker:ListEndpoints, sagemaker:ListInferenceComponents, "
-        "application-autoscaling:DescribeScalableTargets.",
+        "*": _NO_RESOURCE_LEVEL
+        + "sagemaker:ListInferenceComponents, application-autoscaling:DescribeScalableTargets.",
         f"{_LOGS}/aws/lambda/peagle-guard-switch:*": _OWN_LOG,
-        _STACKS: _OUR_STACKS + "Only the switch may update them, without another role or template address.",
+        _STACKS: "Stacks are named Peagle-<endpoint>; after it stands the id that CloudFormation adds. "
+        "Only the switch may update them, without another role or template address.",
         _SCHEDULES: _OUR_SCHEDULES + " It removes the schedule of an endpoint that is gone.",
         _SCALING: "AWS gives scalable targets ids of its own; the condition allows those of SageMaker only.",
     },
@@ -63,7 +54,6 @@ WILDCARDS: dict[str, dict[str, str]] = {
         "Creation must set our tag, deletion must find it.",
     },
     "LifetimeProviderRole": {
-        **_LOOKED_AT,
         f"{_SAGEMAKER}endpoint/*": _ANY_NAME + "Creation must set our tag; it deletes no endpoint.",
         f"{_SAGEMAKER}endpoint-config/*": _ANY_NAME
         + "An endpoint may be made from a config with our tag only.",
