@@ -30,6 +30,7 @@ from peagle_sm.local.logs import EndpointLogs
 from peagle_sm.local.metrics import Recorder
 from peagle_sm.local.moto_side import Moto
 from peagle_sm.local.moto_stores import Artifacts, Parameters, Roles, Schedules, send_to_queue
+from peagle_sm.local.moto_tagging import show_tags
 from peagle_sm.local.paths import weights_dir
 from peagle_sm.local.scheduler import Scheduler
 from peagle_sm.local.seed import Seeded, seed
@@ -81,6 +82,12 @@ class Assembly:
             region=REGION,
             limits=options.limits,
         )
+        self._lambdas = Lambdas(
+            moto=self._moto,
+            clock=self._clock,
+            url=self._url,
+            directory=state.work_dir(options.port) / "lambdas",
+        )
         schedules = Schedules(self._moto, self._clock)
         self._scheduler = Scheduler(
             clock=self._clock,
@@ -88,14 +95,10 @@ class Assembly:
             call=self.control.handle,
             remove=schedules.remove,
             dead_letter=lambda queue, body, about: send_to_queue(self._moto, queue, body, dict(about)),
+            functions=self._lambdas,
+            trusts=Roles(self._moto).trusts,
         )
         self._cloudformation = self._make_cloudformation()
-        self._lambdas = Lambdas(
-            moto=self._moto,
-            clock=self._clock,
-            url=self._url,
-            directory=state.work_dir(options.port) / "lambdas",
-        )
         self.front = Front(
             region=REGION,
             control=self.control.handle,
@@ -114,6 +117,7 @@ class Assembly:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(mode=0o700)
         await self._moto.call(self._moto.load)
+        await self._moto.call(show_tags, self.control.tagged)
         addresses = jumpstart_addresses(REGION)
         self._seeded = await self._moto.call(seed, self._moto, self._options.weights, addresses)
         log.info("%s", self._seeded.weights)

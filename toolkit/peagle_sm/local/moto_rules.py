@@ -9,9 +9,10 @@ _MARK = "peagle_rules"
 
 
 def lay_rules() -> None:
-    """Lay the rules for Lambda's records and for AWS's own IAM policies; doing it twice changes nothing."""
+    """Lay the rules for Lambda, IAM and CloudWatch; doing it twice changes nothing."""
     _lay_lambda_rules()
     _lay_iam_rules()
+    _lay_composite_alarms()
 
 
 def _lay_lambda_rules() -> None:
@@ -80,3 +81,11 @@ def _bring_aws_policy(backend: Any, arn: str) -> None:
     )
     if policy.arn == arn:
         backend.managed_policies[arn] = policy
+
+
+def _lay_composite_alarms() -> None:
+    """Have PutCompositeAlarm answered: moto keeps such alarms and lists them, but has no operation for it."""
+    from moto.cloudwatch.responses import CloudWatchResponse
+
+    if not hasattr(CloudWatchResponse, "put_composite_alarm"):
+        CloudWatchResponse.put_composite_alarm = CloudWatchResponse.put_metric_alarm

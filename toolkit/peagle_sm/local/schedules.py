@@ -72,6 +72,25 @@ def retry_delay(attempt: int) -> timedelta:
     return timedelta(seconds=min(2.0 ** (attempt - 1), 600.0))
 
 
+def filled_input(schedule: Schedule, scheduled: datetime, execution_id: str, attempt: int) -> str:
+    """Give the target's Input with Scheduler's context attributes filled in; ``attempt`` counts from 1."""
+    text = str(schedule.target.get("Input") or "")
+    values = {
+        "scheduled-time": iso(scheduled),
+        "schedule-arn": schedule.arn,
+        "execution-id": execution_id,
+        "attempt-number": str(attempt),
+    }
+    for name, value in values.items():
+        text = text.replace(f"<aws.scheduler.{name}>", value)
+    return text
+
+
+def iso(moment: datetime) -> str:
+    """Write a time as Scheduler does: UTC, whole seconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def _every(expression: str) -> timedelta | None:
     match = _RATE.fullmatch(expression)
     if match is None:

@@ -1,8 +1,8 @@
 """Lambda functions that run their deployed code in an interpreter of their own.
 
-For the assembly: ``lambdas = Lambdas(moto=…, clock=…, url="http://localhost:PORT", directory=…)``,
-``await lambdas.close()`` at the end. The front gives requests for
-which ``InvokeApi(lambdas).takes(request)`` to its ``handle``. The scheduler takes ``lambdas`` itself.
+For the assembly: ``lambdas = Lambdas(moto=…, clock=…, url="http://localhost:PORT", directory=…)``, and
+``await lambdas.close()`` at the end. The front gives requests for which ``InvokeApi(lambdas).takes(request)``
+to its ``handle``. The scheduler takes ``lambdas`` as its functions.
 """
 
 from peagle_sm.local.lambdas.front import InvokeApi

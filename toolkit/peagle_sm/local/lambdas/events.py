@@ -23,6 +23,8 @@ _AFTER_ERROR = (timedelta(minutes=1), timedelta(minutes=2))
 # Throttles and faults of the service: "exponentially from 1 second after the first attempt to a maximum of 5
 # minutes" (same page).
 _LONGEST_WAIT_S = 300.0
+# Interpreters that asynchronous events may start at once on this machine; the others wait, unthrottled.
+_MOST_AT_ONCE = 8
 
 
 @dataclass
@@ -62,12 +64,18 @@ class EventQueue:
         self._give_up = give_up
         self._waiting: list[Event] = []
         self._trying: set[asyncio.Task[None]] = set()
+        self._places = asyncio.Semaphore(_MOST_AT_ONCE)
 
     def add(self, function: Function, payload: Any) -> None:
         """Accept an event and begin with it."""
         now = self._clock.now()
         self._waiting.append(Event(function, payload, now, now))
         self.start_due()
+
+    @property
+    def busy(self) -> bool:
+        """Whether an event is being tried."""
+        return bool(self._trying)
 
     def due(self) -> datetime | None:
         """When the next event is to be tried; None when none waits."""
@@ -97,7 +105,8 @@ class EventQueue:
     async def _try(self, event: Event) -> None:
         answer: Outcome | ApiError
         try:
-            answer = await self._attempt(event)
+            async with self._places:
+                answer = await self._attempt(event)
         except ApiError as error:
             answer = error
         except Exception as error:

@@ -75,6 +75,9 @@ class Runner:
     async def run(self, function: Function, event: Any) -> Outcome:
         """Run a function once, to its end or its timeout; what it started ends with it."""
         request_id = str(uuid.uuid4())
+        if not function.runtime.startswith("python3"):
+            told = f"the local Lambda runs python3 functions only, found {function.runtime}"
+            return _failed(request_id, "Runtime.NotLocal", told, [told], 0.0)
         try:
             folder = await asyncio.to_thread(unpacked, function.code, self._directory)
         except ValueError as error:

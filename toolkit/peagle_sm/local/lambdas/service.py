@@ -57,6 +57,11 @@ class Lambdas:
         """Do nothing but look ("DryRun"); raises ApiError when there is no such function."""
         self._functions.find(name_or_arn)
 
+    @property
+    def busy(self) -> bool:
+        """Whether an asynchronous event is being tried."""
+        return self._queue.busy
+
     def due(self) -> datetime | None:
         """When the next asynchronous event is to be tried, by the local clock; None when none waits."""
         return self._queue.due()

@@ -16,7 +16,6 @@ from peagle_sm.local.cloudformation.resources.base import (
 from peagle_sm.local.cloudformation.resources.calls import gone_is_fine, merged_tags, refuse_others, send
 
 _SERVICE = "application-autoscaling"
-_GONE = ("ObjectNotFoundException",)
 _PLACE = ("ResourceId", "ScalableDimension", "ServiceNamespace")
 _KNOWN = {*_PLACE, "MinCapacity", "MaxCapacity", "RoleARN", "SuspendedState", "ScheduledActions", "Tags"}
 
@@ -35,7 +34,7 @@ class ScalableTarget:
 
     def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
         """Deregister the target; its policies and actions go with it."""
-        with gone_is_fine(*_GONE):
+        with _unless_gone():
             send(ctx, _SERVICE, "DeregisterScalableTarget", _place(properties))
 
     def _register(self, ctx: ResourceContext, old: Properties, new: Properties) -> Created:
@@ -68,13 +67,18 @@ class ScalingPolicy:
     def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
         """Delete the policy."""
         named = {**_place(properties), "PolicyName": properties["PolicyName"]}
-        with gone_is_fine(*_GONE):
+        with _unless_gone():
             send(ctx, _SERVICE, "DeleteScalingPolicy", named)
 
     def _put(self, ctx: ResourceContext, properties: Properties) -> Created:
         request = {key: value for key, value in properties.items() if key != "ScalingTargetId"}
         arn = send(ctx, _SERVICE, "PutScalingPolicy", {**request, **_place(properties)})["PolicyARN"]
         return Created(arn, {"Arn": arn, "PolicyName": properties["PolicyName"]})
+
+
+def _unless_gone() -> gone_is_fine:
+    # AWS has a code of its own for it, moto says it by ValidationException.
+    return gone_is_fine("ObjectNotFoundException", saying="No scal")
 
 
 def _place(properties: Properties) -> dict[str, Any]:

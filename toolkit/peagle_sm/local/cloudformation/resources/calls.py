@@ -74,18 +74,24 @@ def refuse_others(properties: Properties, known: Iterable[str], type_name: str) 
 
 
 class gone_is_fine:
-    """Pass over the errors by which a service says that something is not there."""
+    """Pass over the errors by which a service says that something is not there: by code, or by its words."""
 
-    def __init__(self, *codes: str) -> None:
-        """Take the error codes to pass over."""
+    def __init__(self, *codes: str, saying: str | None = None) -> None:
+        """Take error codes, and words for services whose code means other things too."""
         self._codes = codes
+        self._saying = saying
 
     def __enter__(self) -> None:
         """Begin."""
 
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> bool:
         """Pass over the error when it is one of those."""
-        return isinstance(error, ClientError) and error.response["Error"]["Code"] in self._codes
+        if not isinstance(error, ClientError):
+            return False
+        told = error.response["Error"]
+        return told.get("Code") in self._codes or (
+            self._saying is not None and self._saying in told.get("Message", "")
+        )
 
 
 @contextmanager

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from botocore.exceptions import ClientError
-
 from peagle_sm.local.cloudformation.resources.base import (
     Created,
     Kind,
@@ -14,7 +12,13 @@ from peagle_sm.local.cloudformation.resources.base import (
     ResourceFailure,
     generated_name,
 )
-from peagle_sm.local.cloudformation.resources.calls import dropped_tags, merged_tags, send, tag_list
+from peagle_sm.local.cloudformation.resources.calls import (
+    dropped_tags,
+    gone_is_fine,
+    merged_tags,
+    send,
+    tag_list,
+)
 from peagle_sm.local.cloudformation.resources.roles import check_role
 
 _SERVICE = "sagemaker.amazonaws.com"
@@ -156,17 +160,9 @@ def name_of(arn: str) -> str:
     return arn.rsplit("/", 1)[-1]
 
 
-class unless_gone:
-    """Pass over SageMaker's "Could not find": a ValidationException that only its text tells from others."""
-
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(self, kind: object, error: BaseException | None, _: object) -> bool:
-        """Pass over the one error."""
-        return isinstance(error, ClientError) and error.response["Error"].get("Message", "").startswith(
-            "Could not find"
-        )
+def unless_gone() -> gone_is_fine:
+    """Pass over SageMaker's "Could not find": a ValidationException that only its words tell from others."""
+    return gone_is_fine(saying="Could not find")
 
 
 KINDS: dict[str, Kind] = {

@@ -1,0 +1,182 @@
+"""Buckets, repositories, parameters, keys, tables: made, changed and deleted by their services' APIs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from peagle_sm.local.cloudformation.resources import ResourceFailure
+from tests.local.cloudformation.resources.conftest import Stack
+
+# As `cdk bootstrap` makes its staging bucket.
+STAGING: dict[str, Any] = {
+    "BucketEncryption": {
+        "ServerSideEncryptionConfiguration": [{"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}]
+    },
+    "PublicAccessBlockConfiguration": {
+        "BlockPublicAcls": True,
+        "BlockPublicPolicy": True,
+        "IgnorePublicAcls": True,
+        "RestrictPublicBuckets": True,
+    },
+    "VersioningConfiguration": {"Status": "Enabled"},
+    "LifecycleConfiguration": {
+        "Rules": [
+            {"Id": "CleanupOldVersions", "Status": "Enabled", "NoncurrentVersionExpirationInDays": 30},
+            {
+                "Id": "AbortIncompleteMultipartUploads",
+                "Status": "Enabled",
+                "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1},
+            },
+        ]
+    },
+}
+
+
+def test_the_staging_bucket_of_bootstrap(stack: Stack) -> None:
+    made = stack.with_tags(team="a").create("AWS::S3::Bucket", BucketName="staging", **STAGING)
+    assert made.physical_id == "staging"
+    assert made.attributes["Arn"] == "arn:aws:s3:::staging"
+    assert made.attributes["RegionalDomainName"] == "staging.s3.us-east-1.amazonaws.com"
+    s3 = stack.client("s3")
+    rules = s3.get_bucket_lifecycle_configuration(Bucket="staging")["Rules"]
+    assert [rule["ID"] for rule in rules] == ["CleanupOldVersions", "AbortIncompleteMultipartUploads"]
+    assert rules[0]["NoncurrentVersionExpiration"] == {"NoncurrentDays": 30}
+    assert s3.get_bucket_versioning(Bucket="staging")["Status"] == "Enabled"
+    assert s3.get_bucket_tagging(Bucket="staging")["TagSet"] == [{"Key": "team", "Value": "a"}]
+    old = {"BucketName": "staging", **STAGING}
+    new = {"BucketName": "staging", "VersioningConfiguration": {"Status": "Suspended"}}
+    stack.update("AWS::S3::Bucket", made, old, new)
+    assert s3.get_bucket_versioning(Bucket="staging")["Status"] == "Suspended"
+    with pytest.raises(ClientError, match="NoSuchLifecycleConfiguration"):
+        s3.get_bucket_lifecycle_configuration(Bucket="staging")
+    stack.delete("AWS::S3::Bucket", made, **new)
+    stack.delete("AWS::S3::Bucket", made, **new)
+
+
+def test_a_bucket_with_objects_is_not_deleted(stack: Stack) -> None:
+    made = stack.create("AWS::S3::Bucket", BucketName="full")
+    stack.client("s3").put_object(Bucket="full", Key="k", Body=b"v")
+    with pytest.raises(ResourceFailure, match="The bucket you tried to delete is not empty"):
+        stack.delete("AWS::S3::Bucket", made)
+
+
+def test_a_property_that_is_not_set_is_refused_and_not_passed_over(stack: Stack) -> None:
+    with pytest.raises(ResourceFailure, match="does not set WebsiteConfiguration of AWS::S3::Bucket"):
+        stack.create("AWS::S3::Bucket", BucketName="web", WebsiteConfiguration={"IndexDocument": "i"})
+
+
+def test_a_bucket_s_policy_comes_and_goes(stack: Stack) -> None:
+    stack.create("AWS::S3::Bucket", BucketName="policed")
+    policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Deny", "Action": "*", "Principal": "*"}]}
+    made = stack.create("AWS::S3::BucketPolicy", Bucket="policed", PolicyDocument=policy)
+    s3 = stack.client("s3")
+    assert json.loads(s3.get_bucket_policy(Bucket="policed")["Policy"]) == policy
+    stack.delete("AWS::S3::BucketPolicy", made, Bucket="policed")
+    with pytest.raises(ClientError, match="NoSuchBucketPolicy"):
+        s3.get_bucket_policy(Bucket="policed")
+
+
+def test_a_repository_as_bootstrap_makes_it(stack: Stack) -> None:
+    rule = {
+        "rulePriority": 1,
+        "selection": {
+            "tagStatus": "untagged",
+            "countType": "sinceImagePushed",
+            "countUnit": "days",
+            "countNumber": 365,
+        },
+        "action": {"type": "expire"},
+    }
+    lifecycle = {"LifecyclePolicyText": json.dumps({"rules": [rule]})}
+    statement = {
+        "Sid": "LambdaECRImageRetrievalPolicy",
+        "Effect": "Allow",
+        "Principal": {"Service": "lambda.amazonaws.com"},
+        "Action": ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],
+    }
+    policy = {"Version": "2012-10-17", "Statement": [statement]}
+    properties: dict[str, Any] = {
+        "RepositoryName": "cdk-assets",
+        "ImageTagMutability": "IMMUTABLE",
+        "LifecyclePolicy": lifecycle,
+        "RepositoryPolicyText": policy,
+    }
+    made = stack.create("AWS::ECR::Repository", **properties)
+    assert made.physical_id == "cdk-assets"
+    assert made.attributes["Arn"] == "arn:aws:ecr:us-east-1:123456789012:repository/cdk-assets"
+    ecr = stack.client("ecr")
+    kept = ecr.get_repository_policy(repositoryName="cdk-assets")["policyText"]
+    assert json.loads(kept) == policy
+    stack.update("AWS::ECR::Repository", made, properties, {"RepositoryName": "cdk-assets"})
+    (found,) = ecr.describe_repositories(repositoryNames=["cdk-assets"])["repositories"]
+    assert found["imageTagMutability"] == "MUTABLE"
+    with pytest.raises(ClientError, match="RepositoryPolicyNotFound"):
+        ecr.get_repository_policy(repositoryName="cdk-assets")
+    stack.delete("AWS::ECR::Repository", made)
+    stack.delete("AWS::ECR::Repository", made)
+
+
+def test_a_parameter_is_refused_where_one_is_and_changed_in_place(stack: Stack) -> None:
+    properties = {"Name": "/cdk-bootstrap/x/version", "Type": "String", "Value": "28"}
+    made = stack.create("AWS::SSM::Parameter", **properties)
+    assert made.physical_id == "/cdk-bootstrap/x/version"
+    assert made.attributes["Value"] == "28"
+    with pytest.raises(ResourceFailure, match="ParameterAlreadyExists"):
+        stack.create("AWS::SSM::Parameter", **properties)
+    stack.update("AWS::SSM::Parameter", made, properties, {**properties, "Value": "29"})
+    ssm = stack.client("ssm")
+    assert ssm.get_parameter(Name=properties["Name"])["Parameter"]["Value"] == "29"
+    stack.delete("AWS::SSM::Parameter", made)
+    stack.delete("AWS::SSM::Parameter", made)
+
+
+def test_a_key_and_its_alias(stack: Stack) -> None:
+    policy = {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Principal": "*", "Action": "kms:*", "Resource": "*"}],
+    }
+    properties = {"KeyPolicy": policy, "EnableKeyRotation": True, "PendingWindowInDays": 7}
+    key = stack.create("AWS::KMS::Key", **properties)
+    kms = stack.client("kms")
+    assert kms.get_key_rotation_status(KeyId=key.physical_id)["KeyRotationEnabled"] is True
+    alias = stack.create("AWS::KMS::Alias", AliasName="alias/x", TargetKeyId=key.physical_id)
+    assert kms.describe_key(KeyId="alias/x")["KeyMetadata"]["Arn"] == key.attributes["Arn"]
+    stack.update("AWS::KMS::Key", key, properties, {**properties, "Enabled": "false"})
+    assert kms.describe_key(KeyId=key.physical_id)["KeyMetadata"]["Enabled"] is False
+    with pytest.raises(ResourceFailure, match="You cannot update the KeySpec of a KMS key"):
+        stack.update("AWS::KMS::Key", key, properties, {**properties, "KeySpec": "RSA_2048"})
+    stack.delete("AWS::KMS::Alias", alias)
+    stack.delete("AWS::KMS::Key", key, **properties)
+    stack.delete("AWS::KMS::Key", key, **properties)
+    assert kms.describe_key(KeyId=key.physical_id)["KeyMetadata"]["KeyState"] == "PendingDeletion"
+
+
+def test_the_register_s_table(stack: Stack) -> None:
+    properties: dict[str, Any] = {
+        "TableName": "guard-1",
+        "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}],
+        "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
+        "BillingMode": "PAY_PER_REQUEST",
+        "TimeToLiveSpecification": {"AttributeName": "ttl", "Enabled": "true"},
+        "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
+        "SSESpecification": {"SSEEnabled": True},
+        "Tags": [{"Key": "a", "Value": "1"}],
+    }
+    made = stack.create("AWS::DynamoDB::Table", **properties)
+    assert made.attributes["Arn"] == "arn:aws:dynamodb:us-east-1:123456789012:table/guard-1"
+    dynamodb = stack.client("dynamodb")
+    expiry = dynamodb.describe_time_to_live(TableName="guard-1")["TimeToLiveDescription"]
+    assert expiry == {"TimeToLiveStatus": "ENABLED", "AttributeName": "ttl"}
+    changed = {**properties, "DeletionProtectionEnabled": True, "Tags": [{"Key": "b", "Value": "2"}]}
+    stack.update("AWS::DynamoDB::Table", made, properties, changed)
+    tags = dynamodb.list_tags_of_resource(ResourceArn=made.attributes["Arn"])["Tags"]
+    assert tags == [{"Key": "b", "Value": "2"}]
+    with pytest.raises(ResourceFailure, match="can't be deleted while DeletionProtectionEnabled"):
+        stack.delete("AWS::DynamoDB::Table", made)
+    stack.update("AWS::DynamoDB::Table", made, changed, {**changed, "DeletionProtectionEnabled": False})
+    stack.delete("AWS::DynamoDB::Table", made)
+    stack.delete("AWS::DynamoDB::Table", made)

@@ -1,0 +1,71 @@
+"""Functions deployed at a real local server."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import zipfile
+from typing import Any
+
+import pytest
+
+from tests.local.conftest import Server
+
+_numbers = itertools.count(1)
+
+
+def zipped(**files: str) -> bytes:
+    """A deployment package; ``a__b`` is the file ``a/b.py``, and ``index`` is ``index.py``."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(f"{name.replace('__', '/')}.py", text)
+    return packed.getvalue()
+
+
+class Deployed:
+    """Deploys functions and calls them."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.client = server.client("lambda")
+        self.role = self._role()
+
+    def function(self, source: str, *, files: dict[str, str] | None = None, **settings: Any) -> str:
+        """Deploy a function whose package has ``index.py``; return its name."""
+        name = f"f{next(_numbers)}"
+        self.client.create_function(
+            FunctionName=name,
+            Role=self.role,
+            Code={"ZipFile": zipped(index=source, **(files or {}))},
+            **{"Runtime": "python3.13", "Handler": "index.handler", "Timeout": 30, **settings},
+        )
+        return name
+
+    def call(self, name: str, event: Any = None, **more: Any) -> tuple[Any, dict[str, Any]]:
+        """Invoke a function; return what it gave and the answer's other members."""
+        answer = self.client.invoke(FunctionName=name, Payload=json.dumps(event or {}), **more)
+        return json.loads(answer["Payload"].read() or b"null"), answer
+
+    def _role(self) -> str:
+        trust = {
+            "Version": "2012-10-17",
+            "Statement": [
+                {
+                    "Effect": "Allow",
+                    "Principal": {"Service": "lambda.amazonaws.com"},
+                    "Action": "sts:AssumeRole",
+                }
+            ],
+        }
+        iam = self.server.client("iam")
+        made = iam.create_role(
+            RoleName=f"functions{next(_numbers)}", AssumeRolePolicyDocument=json.dumps(trust)
+        )
+        return str(made["Role"]["Arn"])
+
+
+@pytest.fixture(scope="module")
+def deployed(server: Server) -> Deployed:
+    return Deployed(server)
