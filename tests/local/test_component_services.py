@@ -290,3 +290,27 @@ def test_a_test_may_show_an_endpoint_in_maintenance(server: Server) -> None:
     assert show([]) == 400
     assert show({"status": "InService"}) == 200
     sagemaker.delete_endpoint(EndpointName=name)
+
+
+def test_tags_are_found_by_the_tagging_api_a_hundred_resources_a_page(server: Server) -> None:
+    sagemaker = server.client("sagemaker")
+    for number in range(12):
+        sagemaker.create_model(
+            ModelName=f"tagged-{number}",
+            ExecutionRoleArn=server.status.role_arn,
+            PrimaryContainer={"Image": IMAGE},
+            Tags=[{"Key": f"k{key}", "Value": "v"} for key in range(20)],
+        )
+    asked: dict[str, Any] = {
+        "ResourceTypeFilters": ["sagemaker:model"],
+        "TagFilters": [{"Key": "k7", "Values": ["v"]}],
+        "ResourcesPerPage": 100,
+    }
+    page = server.client("resourcegroupstaggingapi").get_resources(**asked)
+    assert len(page["ResourceTagMappingList"]) == 12
+    assert not page.get("PaginationToken")
+    arn = page["ResourceTagMappingList"][0]["ResourceARN"]
+    assert arn.startswith("arn:aws:sagemaker:us-east-1:123456789012:model/tagged-")
+    asked["ResourceTypeFilters"] = ["sagemaker:endpoint"]
+    none = server.client("resourcegroupstaggingapi").get_resources(**asked)
+    assert none["ResourceTagMappingList"] == []

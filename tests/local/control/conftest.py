@@ -129,7 +129,7 @@ class Account:
     async def until_gone(self, name: str = "ic") -> None:
         async def gone() -> bool:
             listed = await self.call("ListInferenceComponents", NameContains=name)
-            return listed["InferenceComponents"] == []
+            return not listed["InferenceComponents"]
 
         await self.wait(gone, f"the end of {name}")
 

@@ -65,9 +65,9 @@ async def test_what_only_endpoints_for_components_may_have(aws: Account) -> None
     body = {"EndpointConfigName": "c", "ProductionVariants": [variant | scaling]}
     only = "ManagedInstanceScaling is only supported for inference component endpoints."
     await aws.refused(only, "CreateEndpointConfig", **body)
-    body = {"EndpointConfigName": "c", "ProductionVariants": [variant], "EnableNetworkIsolation": True}
+    body = {"EndpointConfigName": "c", "ProductionVariants": [variant]}
     with pytest.raises(ApiError, match="EnableNetworkIsolation of an endpoint configuration is only"):
-        await aws.call("CreateEndpointConfig", **body)
+        await aws.call("CreateEndpointConfig", **body, EnableNetworkIsolation=True)
 
 
 async def test_an_endpoint_for_components_needs_a_role_and_says_so(aws: Account) -> None:

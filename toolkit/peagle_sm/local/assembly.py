@@ -31,6 +31,7 @@ from peagle_sm.local.metrics import Recorder
 from peagle_sm.local.moto_side import Moto
 from peagle_sm.local.moto_stores import Artifacts, Parameters, Roles, Schedules, send_to_queue
 from peagle_sm.local.moto_tagging import show_tags
+from peagle_sm.local.moto_tagging import show_tags
 from peagle_sm.local.paths import weights_dir
 from peagle_sm.local.scheduler import Scheduler
 from peagle_sm.local.seed import Seeded, seed
@@ -117,6 +118,7 @@ class Assembly:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(mode=0o700)
         await self._moto.call(self._moto.load)
+        await self._moto.call(show_tags, self._moto, self.control.tagged)
         await self._moto.call(show_tags, self.control.tagged)
         addresses = jumpstart_addresses(REGION)
         self._seeded = await self._moto.call(seed, self._moto, self._options.weights, addresses)

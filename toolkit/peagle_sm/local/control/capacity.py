@@ -63,7 +63,7 @@ def accelerators_of(variant: Mapping[str, Any]) -> int | None:
 def accelerators_needed(specification: Mapping[str, Any]) -> int:
     """Accelerators of one copy; a part of one occupies it."""
     needs = specification.get("ComputeResourceRequirements", {})
-    return math.ceil(needs.get("NumberOfAcceleratorDevicesRequired", 0))
+    return math.ceil(float(needs.get("NumberOfAcceleratorDevicesRequired", 0)))
 
 
 def most_copies(variant: Mapping[str, Any], each: int, taken: Iterable[tuple[int, int]]) -> int | None:

@@ -131,14 +131,20 @@ class ControlPlane:
         """
         self._endpoints.pretend(endpoint_name, status, reason)
 
+    def tagged(self) -> list[tuple[str, str, dict[str, str]]]:
+        """(ARN, resource type of the tagging API, tags) of every resource that has tags."""
+        return list(self._tables.tagged())
+
     def describe_engines(self) -> list[dict[str, Any]]:
         """One row an engine, for `peagle-sm local status`; JSON-serialisable."""
         return engine_rows(self._endpoints.supervisors.values(), self._components.lives.values())
 
     async def close(self) -> None:
         """Ends every engine, whatever its endpoint's status; answers nothing useful afterwards."""
-        lives = (*self._components.lives.values(), *self._endpoints.supervisors.values())
-        await asyncio.gather(*(life.close() for life in lives))
+        await asyncio.gather(
+            *(life.close() for life in self._components.lives.values()),
+            *(supervisor.close() for supervisor in self._endpoints.supervisors.values()),
+        )
 
     def _supervisor(self, row: EndpointRecord) -> Supervisor:
         return Supervisor(

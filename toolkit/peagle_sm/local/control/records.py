@@ -167,6 +167,19 @@ class Tables:
         """The components that an endpoint hosts, in the order in which they were made."""
         return [row for row in self.components if row.endpoint == endpoint]
 
+    def tagged(self) -> Iterator[tuple[str, str, dict[str, str]]]:
+        """(ARN, resource type of the tagging API, tags) of whatever has tags."""
+        kinds: dict[str, Table[Any]] = {
+            "sagemaker:model": self.models,
+            "sagemaker:endpoint-config": self.configs,
+            "sagemaker:endpoint": self.endpoints,
+            "sagemaker:inference-component": self.components,
+        }
+        for kind, table in kinds.items():
+            for row in table:
+                if row.tags:
+                    yield row.arn, kind, row.tags
+
     def by_arn(self, arn: str) -> Record | None:
         """Any tagged resource by its ARN, whatever the case of the name in it."""
         tables: tuple[Table[Any], ...] = (self.models, self.configs, self.endpoints, self.components)
