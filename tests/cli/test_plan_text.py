@@ -82,6 +82,8 @@ def test_the_plan_as_json() -> None:
         },
         "spec_hash": "0a1b2c3d",
         "usd_per_hour": 12.5,
+        "most_usd_per_hour": None,
+        "update_usd_per_hour": None,
         "usd_per_day": 300.0,
         "max_usd": 50.0,
         "price_source": "a price list, 2026-11-20",

@@ -110,7 +110,7 @@ class FakeAws:
                 raise fault  # in place of the answer, whatever that was
 
     def _look_for_unguarded(self, operation: str) -> None:
-        guarded = {json.loads(one["Target"]["Input"])["EndpointName"] for one in self.schedules.values()}
+        guarded = {json.loads(one["Target"]["Input"]).get("EndpointName") for one in self.schedules.values()}
         for name, row in self.endpoints.items():
             if row.tags.get("peagle-sm:managed-by") == "peagle-sm" and name not in guarded:
                 self.unguarded.append(f"{name} after {operation}")

@@ -33,6 +33,7 @@ from importlib import resources
 from itertools import pairwise
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_FULL_NAMES = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 DAY_MINUTES = 24 * 60
 MAX_LENGTH = 256
 """The most characters of a tag's value, in which the canonical text is kept."""
@@ -145,9 +146,16 @@ def _days(word: str) -> list[int]:
 
 
 def _day(word: str) -> int:
-    if word[:3].title() not in DAYS:
+    found = _day_of(word)
+    if found is None:
         raise HoursError(f"days {', '.join(DAYS)} (found {word!r})")
-    return DAYS.index(word[:3].title())
+    return found
+
+
+def _day_of(word: str) -> int | None:
+    """A day by its name or the beginning of it, three letters at least."""
+    named = [day for day, name in enumerate(_FULL_NAMES) if name.startswith(word.lower())]
+    return named[0] if named and len(word) >= 3 else None
 
 
 def _day_words(days: list[int]) -> list[str]:
@@ -169,7 +177,7 @@ def _zone(word: str) -> str:
     found = known.get(word.lower())
     if found is not None:
         return found
-    if _RANGE.fullmatch(word) or (_DAY.fullmatch(word) and word[:3].title() in DAYS):
+    if _RANGE.fullmatch(word) or _day_of(word.partition("-")[0]) is not None:
         raise HoursError(f"a time zone such as Europe/Berlin or UTC at the end, as in {EXAMPLE!r}")
     near = get_close_matches(word.lower(), known, n=1)
     such = f"perhaps {known[near[0]]}" if near else "such as Europe/Berlin or UTC"
