@@ -1,0 +1,62 @@
+"""A deploy asks for the guard, in words that help; and arms its limit when told to do without."""
+
+from __future__ import annotations
+
+import pytest
+
+from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import GuardMissing, PlanRefused
+from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.service import Pacing, deploy, plan_for
+from tests.service.fakes import FakeAws
+from tests.service.setting import make_spec
+
+
+@pytest.mark.parametrize("status", [None, "ROLLBACK_COMPLETE", "CREATE_IN_PROGRESS", "DELETE_FAILED"])
+def test_without_a_guard_that_works_a_deploy_refuses_before_anything_is_made(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing, status: str | None
+) -> None:
+    aws.stacks = {} if status is None else {"PeagleGuard": status}
+    with pytest.raises(GuardMissing) as caught:
+        deploy(spec, session=session, pacing=pacing, confirm=lambda plan: pytest.fail("asked too early"))
+    found = "is not installed" if status is None else f"does not work (its stack is {status})"
+    assert caught.value.message == (
+        f"The guard {found} in us-east-1: nothing would turn an idle endpoint off before its "
+        "lifetime is over. Nothing was created."
+    )
+    assert (caught.value.next_step or "").startswith(
+        "Install it once, for cents a month: `peagle-sm guard install --region us-east-1`."
+    )
+    assert (caught.value.exit_code, aws.everything()) == (3, [])
+
+
+def test_unguarded_the_lifetime_limit_is_armed_all_the_same(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    aws.stacks = {}
+    deploy(spec, session=session, pacing=pacing, unguarded=True)
+    assert "peagle-demo-lifetime" in aws.schedules
+    assert not aws.unguarded
+
+
+@pytest.mark.parametrize("status", ["UPDATE_COMPLETE", "UPDATE_IN_PROGRESS", "UPDATE_ROLLBACK_COMPLETE"])
+def test_a_guard_that_is_updated_guards(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing, status: str
+) -> None:
+    aws.stacks["PeagleGuard"] = status
+    assert deploy(spec, session=session, pacing=pacing).name == "demo"
+
+
+def test_what_needs_a_stack_is_refused_here_and_planned_there(
+    aws: FakeAws, session: Session, pacing: Pacing
+) -> None:
+    spec = make_spec(autoscaling={"max_instances": 2}, execution_role_arn=None, scheduler_role_arn=None)
+    with pytest.raises(PlanRefused, match="only a stack carries it"):
+        deploy(spec, session=session, pacing=pacing)
+    plan = plan_for(spec, session, stack=True)
+    assert not plan.refused
+    assert plan.context.stack == "Peagle-demo"
+    assert plan.requests[0].parameters["ExecutionRoleArn"] == (
+        "arn:aws:iam::123456789012:role/peagle-execution-us-east-1"
+    )
+    assert not aws.everything()

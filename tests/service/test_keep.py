@@ -1,0 +1,192 @@
+"""Keeping an endpoint: the lease in the register, and the schedules that end its life."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError
+from peagle_sm.service import Lease, Pacing, deploy, keep, list_endpoints, pause
+from tests.service.fakes import ROLE, START, FakeAws, client_error
+from tests.service.setting import make_spec, pacing_of, session_of
+
+SCHEDULE = "peagle-demo-lifetime"
+HOUR = timedelta(hours=1)
+
+
+def _deployed(aws: FakeAws, **changes: Any) -> Session:
+    session = session_of(aws)
+    deploy(make_spec(**changes), session=session, pacing=pacing_of(aws))
+    aws.clock.seconds = HOUR.total_seconds()
+    aws.calls.clear()
+    return session
+
+
+def _held(aws: FakeAws, key: str) -> datetime:
+    assert aws.register is not None
+    return datetime.fromisoformat(aws.register["endpoint#demo"][key]["S"])
+
+
+def test_within_the_lifetime_only_the_lease_is_written(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws)
+    lease = keep("demo", 2 * HOUR, session=session, pacing=pacing)
+    assert (lease.keep_until, lease.expires_at, lease.expired_at) == (
+        START + 3 * HOUR,
+        START + 8 * HOUR,
+        START + 8 * HOUR,
+    )
+    assert (lease.usd_per_hour, lease.more_usd, lease.guarded) == (4.2, 0.0, True)
+    assert _held(aws, "keep_until") == START + 3 * HOUR
+    assert "UpdateSchedule" not in aws.calls
+    assert list_endpoints(session)[0].keep_until == START + 3 * HOUR
+
+
+def test_beyond_it_the_dead_mans_switch_follows_with_its_price(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws, lifecycle={"max_lifetime_hours": 8, "budget_usd": 40})
+    shown: list[Lease] = []
+
+    def yes(lease: Lease) -> bool:
+        assert "UpdateSchedule" not in aws.calls
+        shown.append(lease)
+        return True
+
+    lease = keep("demo", 9 * HOUR, session=session, pacing=pacing, confirm=yes)
+    assert shown == [lease]
+    assert (lease.expires_at, lease.more_usd, lease.budget_usd) == (START + 10 * HOUR, 8.4, 40.0)
+    assert lease.spent_usd == pytest.approx(4.2)
+    schedule = aws.schedules[SCHEDULE]
+    assert (schedule["StartDate"], schedule["EndDate"]) == (START + 10 * HOUR, START + 34 * HOUR)
+    assert schedule["Target"]["RoleArn"] == ROLE
+    assert _held(aws, "expires_at") == START + 10 * HOUR
+    assert list_endpoints(session)[0].expires_at == START + 10 * HOUR
+
+
+def test_a_no_changes_nothing(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws)
+    with pytest.raises(PeagleError, match="Nothing was changed"):
+        keep("demo", 20 * HOUR, session=session, pacing=pacing, confirm=lambda lease: False)
+    assert aws.register == {}
+    assert aws.schedules[SCHEDULE]["StartDate"] == START + 8 * HOUR
+
+
+def test_nothing_is_shortened(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws)
+    keep("demo", 20 * HOUR, session=session, pacing=pacing)
+    lease = keep("demo", HOUR, session=session, pacing=pacing)
+    assert (lease.keep_until, lease.expires_at) == (START + 21 * HOUR, START + 21 * HOUR)
+    assert _held(aws, "keep_until") == START + 21 * HOUR
+    assert aws.schedules[SCHEDULE]["StartDate"] == START + 21 * HOUR
+
+
+def test_a_sweep_that_writes_in_between_loses_nothing(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws)
+    assert aws.register is not None
+    register = aws.register
+    swept: list[str] = []
+
+    def sweep(_: FakeAws, number: int, operation: str) -> None:
+        if operation == "UpdateItem" and len(swept) < 2:
+            swept.append(operation)
+            register["endpoint#demo"] = {
+                "pk": {"S": "endpoint#demo"},
+                "version": {"N": str(len(swept))},
+                "created_at": {"S": START.isoformat()},
+                "marked_at": {"S": START.isoformat()},
+            }
+
+    aws.before = sweep
+    keep("demo", 2 * HOUR, session=session, pacing=pacing)
+    item = register["endpoint#demo"]
+    assert (item["version"], item["marked_at"]) == ({"N": "3"}, {"S": START.isoformat()})
+    assert _held(aws, "keep_until") == START + 3 * HOUR
+
+
+def test_a_register_that_is_always_written_by_others_is_a_fault(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws)
+    conflict = client_error("UpdateItem", "ConditionalCheckFailedException", "The conditional request failed")
+    aws.before = lambda _, number, operation: conflict if operation == "UpdateItem" else None
+    with pytest.raises(ServiceFault, match="written by others 5 times"):
+        keep("demo", 2 * HOUR, session=session, pacing=pacing)
+
+
+def test_an_entry_of_an_older_endpoint_is_begun_anew(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws)
+    assert aws.register is not None
+    aws.register["endpoint#demo"] = {
+        "pk": {"S": "endpoint#demo"},
+        "version": {"N": "9"},
+        "created_at": {"S": (START - 48 * HOUR).isoformat()},
+        "keep_until": {"S": (START + 99 * HOUR).isoformat()},
+    }
+    assert list_endpoints(session)[0].keep_until is None
+    lease = keep("demo", 2 * HOUR, session=session, pacing=pacing)
+    assert lease.keep_until == START + 3 * HOUR
+    assert "created_at" not in aws.register["endpoint#demo"]
+
+
+def test_without_a_guard_the_lifetime_alone_moves(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws)
+    aws.register = None
+    lease = keep("demo", 20 * HOUR, session=session, pacing=pacing)
+    assert not lease.guarded
+    assert aws.schedules[SCHEDULE]["StartDate"] == START + 21 * HOUR
+
+
+def test_both_schedules_of_a_stack_move_the_hard_one_first(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws)
+    for rows in (aws.endpoints, aws.configs, aws.models):
+        for row in rows.values():
+            row.tags["peagle-sm:stack"] = "Peagle-demo"
+    hard = dict(aws.schedules[SCHEDULE])
+    aws.schedules[f"{SCHEDULE}-hard"] = {**hard, "Name": f"{SCHEDULE}-hard"}
+    aws.schedules[SCHEDULE] = {
+        **hard,
+        "Target": {
+            "Arn": "arn:aws:lambda:us-east-1:123456789012:function:peagle-guard-switch",
+            "RoleArn": ROLE,
+            "Input": json.dumps({"action": "off", "stack": "Peagle-demo"}),
+        },
+    }
+    moved: list[str] = []
+
+    def note(_: FakeAws, number: int, operation: str) -> None:
+        if operation == "UpdateSchedule":
+            moved.extend(
+                n
+                for n, one in aws.schedules.items()
+                if n not in moved and one["StartDate"] > START + 9 * HOUR
+            )
+
+    aws.after = note
+    keep("demo", 20 * HOUR, session=session, pacing=pacing)
+    assert moved == [f"{SCHEDULE}-hard", SCHEDULE]
+    ends = {name: one["StartDate"] for name, one in aws.schedules.items()}
+    assert ends == {SCHEDULE: START + 21 * HOUR, f"{SCHEDULE}-hard": START + 21.5 * HOUR}
+    assert list_endpoints(session)[0].expires_at == START + 21 * HOUR
+
+
+@pytest.mark.parametrize("length", [timedelta(0), -HOUR, timedelta(days=366)])
+def test_a_length_out_of_bounds(session: Session, length: timedelta) -> None:
+    with pytest.raises(SpecError, match="more than nothing and at most 365 days"):
+        keep("demo", length, session=session)
+
+
+def test_what_is_not_there_is_not_kept(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws)
+    with pytest.raises(NotFound, match="'nope' does not exist"):
+        keep("nope", HOUR, session=session, pacing=pacing)
+    pause("demo", session=session, pacing=pacing)
+    with pytest.raises(NotFound, match="is paused") as caught:
+        keep("demo", HOUR, session=session, pacing=pacing)
+    assert "peagle-sm resume demo --region us-east-1" in (caught.value.next_step or "")
+
+
+def test_a_limit_that_was_lost_is_told(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws)
+    aws.schedules.clear()
+    with pytest.raises(PeagleError, match="no lifetime limit that could be moved"):
+        keep("demo", HOUR, session=session, pacing=pacing)

@@ -1,0 +1,432 @@
+"""Turning an endpoint off and bringing it back: what goes, what stays, in which order, and with faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import (
+    BillableLeft,
+    EndpointFailed,
+    Interrupted,
+    NotFound,
+    PeagleError,
+    PlanRefused,
+)
+from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.service import (
+    Event,
+    Pacing,
+    ResumeOffer,
+    delete,
+    deploy,
+    list_endpoints,
+    pause,
+    resume,
+    status,
+)
+from tests.service.fakes import ROLE, START, FakeAws, Row, broken, client_error, denied, lost, throttled
+from tests.service.setting import make_spec, pacing_of, session_of
+
+SCHEDULE = "peagle-demo-lifetime"
+
+
+def _deployed(aws: FakeAws, **changes: Any) -> Session:
+    session = session_of(aws)
+    deploy(make_spec(**changes), session=session, pacing=pacing_of(aws))
+    aws.calls.clear()
+    return session
+
+
+def _paused(aws: FakeAws, **changes: Any) -> Session:
+    session = _deployed(aws, **changes)
+    pause("demo", session=session, pacing=pacing_of(aws))
+    aws.calls.clear()
+    return session
+
+
+def _kinds(aws: FakeAws) -> list[str]:
+    return [one.partition("/")[0] for one in aws.everything()]
+
+
+def _in_a_stack(aws: FakeAws) -> Session:
+    """An endpoint as `cdk deploy` makes it, and a switch that turns it off and on in a minute."""
+    session = _deployed(aws)
+    for rows in (aws.endpoints, aws.configs, aws.models):
+        for row in rows.values():
+            row.tags["peagle-sm:stack"] = "Peagle-demo"
+    aws.schedules.clear()
+    aws.stacks["Peagle-demo"] = "CREATE_COMPLETE"
+    kept = aws.endpoints["demo"]
+
+    def settle(status: str, act: Callable[[], object]) -> None:
+        aws.stacks["Peagle-demo"] = "UPDATE_IN_PROGRESS"
+
+        def end() -> None:
+            aws.stacks["Peagle-demo"] = status
+            act()
+
+        aws.late.append((aws.clock.seconds + 60, end))
+
+    def switch(event: dict[str, Any]) -> dict[str, Any]:
+        if event == {"action": "off", "stack": "Peagle-demo"}:
+            if "demo" not in aws.endpoints:
+                return {"state": "done", "detail": "it is off"}
+            settle("UPDATE_COMPLETE", lambda: aws.endpoints.pop("demo", None))
+        elif event == {"action": "on", "stack": "Peagle-demo"}:
+            settle("UPDATE_COMPLETE", lambda: aws.endpoints.update(demo=kept))
+        else:
+            return {"state": "refused", "detail": f"not understood: {event}"}
+        return {"state": "in-progress", "detail": "the stack is being updated"}
+
+    aws.switch = switch
+    return session
+
+
+def test_pausing_deletes_what_costs_and_keeps_what_brings_it_back(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws)
+    report = pause("demo", session=session, pacing=pacing)
+    assert _kinds(aws) == ["endpoint-config", "model"]
+    assert [one.partition("/")[0] for one in report.kept] == ["endpoint-config", "model"]
+    assert (report.was_off, report.stack, report.usd_per_hour) == (False, None, 4.2)
+    sent = [call for call in aws.calls if call.startswith(("Delete", "Add", "Update"))]
+    assert sent == ["AddTags", "UpdateItem", "DeleteEndpoint", "DeleteSchedule"]
+    assert aws.register is not None
+    assert aws.register["endpoint#demo"]["paused"] == {"BOOL": True}
+
+
+def test_list_and_status_show_it_as_paused(aws: FakeAws, pacing: Pacing) -> None:
+    session = _paused(aws, hours="Mon-Fri 08:00-19:00 Europe/Berlin")
+    (row,) = list_endpoints(session)
+    assert (row.name, row.status, row.mode, row.instance_type) == (
+        "demo",
+        "Paused",
+        "p-eagle",
+        "ml.g7e.2xlarge",
+    )
+    assert (row.usd_per_hour, row.spent_usd, row.expires_at) == (4.2, None, None)
+    assert (row.off_why, row.hours) == ("by hand", "Mon-Fri 08:00-19:00 Europe/Berlin")
+    assert row.off_since is not None
+    found = status("demo", session=session)
+    assert found.summary == row
+    assert found.config_name == found.config_asked
+    assert found.warnings == (
+        "it is off (by hand) and costs nothing; `peagle-sm resume demo --region us-east-1` brings it back",
+    )
+
+
+def test_pausing_twice_is_no_mistake(aws: FakeAws, pacing: Pacing) -> None:
+    session = _paused(aws)
+    assert pause("demo", session=session, pacing=pacing).was_off
+    assert _kinds(aws) == ["endpoint-config", "model"]
+
+
+def test_resuming_arms_the_limit_anew_and_creates_the_same_endpoint(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws, tags={"team": "search"})
+    before = aws.endpoints["demo"]
+    pause("demo", session=session, pacing=pacing)
+    aws.clock.sleep(24 * 3600)
+    aws.calls.clear()
+    at = aws.clock.now().replace(microsecond=0)
+    events: list[Event] = []
+    offer = resume("demo", session=session, pacing=pacing, progress=events.append)
+    made = [call for call in aws.calls if call.startswith("Create")]
+    assert made == ["CreateSchedule", "CreateEndpoint"]
+    assert aws.schedules[SCHEDULE]["StartDate"] == offer.expires_at == at + timedelta(hours=8)
+    assert aws.schedules[SCHEDULE]["Target"]["RoleArn"] == ROLE
+    after = aws.endpoints["demo"]
+    assert (after.config, after.tags) == (before.config, before.tags)
+    assert aws.status(after) == "InService"
+    assert not aws.unguarded
+    phases = [event.phase for event in events if event.phase != "waiting"]
+    assert phases == ["lifetime", "endpoint", "verify", "ready"]
+    assert events[-1].spent_usd == pytest.approx(4.2 / 60)
+    (row,) = list_endpoints(session)
+    assert (row.status, row.off_why) == ("InService", None)
+    assert aws.register is not None
+    assert aws.register["endpoint#demo"]["paused"] == {"BOOL": False}
+
+
+def test_the_price_is_shown_before_and_a_no_costs_nothing(aws: FakeAws, pacing: Pacing) -> None:
+    session = _paused(aws, lifecycle={"max_lifetime_hours": 4})
+    shown: list[ResumeOffer] = []
+
+    def no(offer: ResumeOffer) -> bool:
+        shown.append(offer)
+        return False
+
+    with pytest.raises(PeagleError, match="Nothing was resumed"):
+        resume("demo", session=session, pacing=pacing, confirm=no)
+    assert (shown[0].usd_per_hour, shown[0].lifetime_hours, shown[0].max_usd) == (4.2, 4.0, 16.8)
+    assert _kinds(aws) == ["endpoint-config", "model"]
+    resume("demo", session=session, pacing=pacing)
+    with pytest.raises(PeagleError, match="Nothing was paused"):
+        pause("demo", session=session, pacing=pacing, confirm=lambda row: False)
+    assert "demo" in aws.endpoints
+
+
+def test_what_is_on_is_not_resumed_again(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws)
+    assert resume("demo", session=session, pacing=pacing).is_on
+    assert not [call for call in aws.calls if call.startswith(("Create", "Update"))]
+
+
+def test_deleting_a_paused_endpoint_removes_what_is_left(aws: FakeAws, pacing: Pacing) -> None:
+    session = _paused(aws)
+    delete(["demo"], session=session, pacing=pacing)
+    assert not aws.everything()
+    assert aws.register == {}
+
+
+def test_deploying_a_paused_endpoints_spec_takes_up_what_is_kept(aws: FakeAws, pacing: Pacing) -> None:
+    session = _paused(aws)
+    deploy(make_spec(), session=session, pacing=pacing)
+    assert len(aws.configs) == 1
+    aws.endpoints.clear()
+    assert list_endpoints(session)[0].status == "Orphaned"
+
+
+def test_an_endpoint_that_the_guard_turned_off_says_why_and_comes_back(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws)
+    config = aws.endpoints["demo"].config
+    aws.endpoints.clear()
+    aws.schedules.clear()
+    assert aws.register is not None
+    aws.register["endpoint#demo"] = {
+        "pk": {"S": "endpoint#demo"},
+        "version": {"N": "7"},
+        "off_by": {"S": "idle"},
+        "gone_at": {"S": START.isoformat()},
+        "config_name": {"S": config},
+    }
+    (row,) = list_endpoints(session)
+    assert (row.status, row.off_why, row.off_since) == ("Paused", "idle", START)
+    resume("demo", session=session, pacing=pacing)
+    role = "arn:aws:iam::123456789012:role/peagle-scheduler-us-east-1"
+    assert aws.schedules[SCHEDULE]["Target"]["RoleArn"] == role
+    assert aws.status(aws.endpoints["demo"]) == "InService"
+
+
+def test_without_a_guard_pausing_and_resuming_work_all_the_same(aws: FakeAws, pacing: Pacing) -> None:
+    aws.register, aws.stacks = None, {}
+    session = session_of(aws)
+    deploy(make_spec(), session=session, pacing=pacing, unguarded=True)
+    pause("demo", session=session, pacing=pacing)
+    resume("demo", session=session, pacing=pacing)
+    assert aws.status(aws.endpoints["demo"]) == "InService"
+    assert SCHEDULE in aws.schedules
+
+
+def test_a_resume_that_fails_leaves_it_paused(aws: FakeAws, pacing: Pacing) -> None:
+    session = _paused(aws)
+    aws.outcome, aws.reason = "Failed", "The primary container did not pass the ping health check."
+    aws.log_lines = ["ValueError: no memory"]
+    with pytest.raises(EndpointFailed, match="did not pass the ping") as caught:
+        resume("demo", session=session, pacing=pacing)
+    assert caught.value.details["log_tail"] == aws.log_lines
+    assert _kinds(aws) == ["endpoint-config", "model"]
+    assert list_endpoints(session)[0].status == "Paused"
+
+
+def test_nothing_foreign_and_nothing_absent_is_paused_or_resumed(aws: FakeAws, session: Session) -> None:
+    aws.endpoints["theirs"] = Row(aws.clock.now(), {}, {"team": "other"}, config="c")
+    for act in (pause, resume):
+        with pytest.raises(PlanRefused, match="was not made by peagle-sm"):
+            act("theirs", session=session, pacing=pacing_of(aws))
+        with pytest.raises(NotFound, match="'nope' does not exist"):
+            act("nope", session=session, pacing=pacing_of(aws))
+    assert aws.everything() == ["endpoint/theirs"]
+
+
+def test_a_config_without_its_model_is_not_resumed(aws: FakeAws, pacing: Pacing) -> None:
+    session = _paused(aws)
+    aws.models.clear()
+    with pytest.raises(NotFound, match=r"its config demo-[0-9a-f]{8} or its model is gone"):
+        resume("demo", session=session, pacing=pacing)
+
+
+FAULTS = {"lost": lost, "denied": denied, "broken": broken, "throttled": throttled}
+
+
+def _quiet(prepare: Callable[[FakeAws], Session], act: Callable[..., object]) -> list[str]:
+    aws = FakeAws()
+    session = prepare(aws)
+    act("demo", session=session, pacing=pacing_of(aws))
+    return aws.calls
+
+
+PAUSE, RESUME = _quiet(_deployed, pause), _quiet(_paused, resume)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("fault", [*FAULTS, "Ctrl-C"])
+@pytest.mark.parametrize("number", range(len(PAUSE)), ids=lambda n: f"{n}-{PAUSE[n]}")
+def test_one_fault_in_a_pause(number: int, fault: str, moment: str) -> None:
+    aws = FakeAws()
+    session = _deployed(aws)
+    error = _struck(aws, moment, number, fault, lambda: pause("demo", session=session, pacing=pacing_of(aws)))
+    assert {"endpoint-config", "model"} <= set(_kinds(aws))
+    if error is None:
+        assert _kinds(aws) == ["endpoint-config", "model"]
+    else:
+        # An endpoint that is still there has its limit, and once its deletion was tried the error names it.
+        assert not aws.endpoints or SCHEDULE in aws.schedules
+        if "DeleteEndpoint" in aws.calls and aws.endpoints:
+            assert isinstance(error, BillableLeft)
+            assert "peagle-sm pause demo" in (error.next_step or "")
+    assert not aws.unguarded
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("fault", [*FAULTS, "Ctrl-C"])
+@pytest.mark.parametrize("number", range(len(RESUME)), ids=lambda n: f"{n}-{RESUME[n]}")
+def test_one_fault_in_a_resume(number: int, fault: str, moment: str) -> None:
+    aws = FakeAws()
+    session = _paused(aws)
+    error = _struck(
+        aws, moment, number, fault, lambda: resume("demo", session=session, pacing=pacing_of(aws))
+    )
+    assert {"endpoint-config", "model"} <= set(_kinds(aws))
+    assert not aws.unguarded
+    if error is None:
+        assert aws.status(aws.endpoints["demo"]) == "InService"
+    elif isinstance(error, BillableLeft):
+        assert "peagle-sm pause demo" in (error.next_step or "")
+    # Once it serves, a failure to tidy up leaves it serving, with its limit.
+    assert not aws.endpoints or SCHEDULE in aws.schedules
+
+
+def _struck(
+    aws: FakeAws, moment: str, number: int, fault: str, act: Callable[[], object]
+) -> BaseException | None:
+    def strike(_: FakeAws, call: int, operation: str) -> BaseException | None:
+        if call != number:
+            return None
+        return KeyboardInterrupt() if fault == "Ctrl-C" else FAULTS[fault](operation)
+
+    setattr(aws, moment, strike)
+    try:
+        act()
+    except (PeagleError, KeyboardInterrupt) as raised:
+        return raised
+    return None
+
+
+def test_a_stacks_endpoint_is_turned_off_and_on_by_its_stack(aws: FakeAws, pacing: Pacing) -> None:
+    session = _in_a_stack(aws)
+    report = pause("demo", session=session, pacing=pacing)
+    assert report.stack == "Peagle-demo"
+    assert not aws.endpoints
+    assert "DeleteEndpoint" not in aws.calls
+    (row,) = list_endpoints(session)
+    assert (row.status, row.off_why, row.stack) == ("Paused", "by hand", "Peagle-demo")
+    offer = resume("demo", session=session, pacing=pacing)
+    assert (offer.stack, offer.usd_per_hour) == ("Peagle-demo", 4.2)
+    assert aws.status(aws.endpoints["demo"]) == "InService"
+    assert not {"CreateEndpoint", "CreateSchedule"} & set(aws.calls)
+    assert aws.calls.count("Invoke") == 2
+
+
+def test_a_stack_that_rolls_back_is_not_turned_on_again_by_itself(aws: FakeAws, pacing: Pacing) -> None:
+    session = _in_a_stack(aws)
+    pause("demo", session=session, pacing=pacing)
+    asked: list[str] = []
+
+    def no_capacity(event: dict[str, Any]) -> dict[str, Any]:
+        asked.append(event["action"])
+        aws.stacks["Peagle-demo"] = "UPDATE_IN_PROGRESS"
+        end = {"Peagle-demo": "UPDATE_ROLLBACK_COMPLETE"}
+        aws.late.append((aws.clock.seconds + 60, lambda: aws.stacks.update(end)))
+        return {"state": "in-progress", "detail": "on"}
+
+    aws.switch = no_capacity
+    with pytest.raises(EndpointFailed, match="UPDATE_ROLLBACK_COMPLETE") as caught:
+        resume("demo", session=session, pacing=pacing)
+    assert "describe-stack-events --stack-name Peagle-demo" in (caught.value.next_step or "")
+    assert asked == ["on"]
+
+
+@pytest.mark.parametrize("act", [pause, resume])
+def test_what_the_switch_refuses_is_told_in_its_own_words(
+    aws: FakeAws, pacing: Pacing, act: Callable[..., object]
+) -> None:
+    session = _in_a_stack(aws)
+    if act is resume:
+        pause("demo", session=session, pacing=pacing)
+    aws.switch = lambda event: {"state": "refused", "detail": "not a stack of ours"}
+    with pytest.raises(PlanRefused, match="not a stack of ours"):
+        act("demo", session=session, pacing=pacing)
+    aws.switch = None
+    with pytest.raises(PlanRefused, match="no guard is installed") as caught:
+        act("demo", session=session, pacing=pacing)
+    assert "peagle-sm guard install --region us-east-1" in (caught.value.next_step or "")
+
+
+def test_an_endpoint_that_outlives_its_stacks_update_is_named(aws: FakeAws, pacing: Pacing) -> None:
+    session = _in_a_stack(aws)
+    aws.switch = lambda event: {"state": "done", "detail": "No updates are to be performed."}
+    with pytest.raises(BillableLeft, match="may still be running") as caught:
+        pause("demo", session=session, pacing=pacing)
+    assert caught.value.next_step == "peagle-sm pause demo --yes --region us-east-1"
+
+
+def test_a_stacks_endpoint_is_not_deleted_behind_its_back(aws: FakeAws, pacing: Pacing) -> None:
+    session = _in_a_stack(aws)
+    before = aws.everything()
+    for pattern in ("demo", "*"):
+        with pytest.raises(PlanRefused, match="demo belongs to stack Peagle-demo") as caught:
+            delete([pattern], session=session, pacing=pacing)
+        assert caught.value.next_step == (
+            "For good: `cdk destroy Peagle-demo`. To stop the cost and keep the stack: "
+            "`peagle-sm pause demo --region us-east-1`."
+        )
+    pause("demo", session=session, pacing=pacing)
+    with pytest.raises(PlanRefused, match="belongs to stack"):
+        delete(["demo"], session=session, pacing=pacing)
+    assert aws.everything() == before[1:]
+
+
+def test_no_deploy_takes_the_name_or_the_parts_of_a_stacks_endpoint(aws: FakeAws, pacing: Pacing) -> None:
+    session = _in_a_stack(aws)
+    pause("demo", session=session, pacing=pacing)
+    before = aws.everything()
+    with pytest.raises(PlanRefused, match="belongs to stack Peagle-demo") as caught:
+        deploy(make_spec(), session=session, pacing=pacing)
+    assert "peagle-sm resume demo --region us-east-1" in (caught.value.next_step or "")
+    del aws.stacks["Peagle-demo"]  # a stack of another name may own them too
+    with pytest.raises(PlanRefused, match="is not of this spec"):
+        deploy(make_spec(), session=session, pacing=pacing)
+    assert aws.everything() == before
+
+
+def test_ctrl_c_while_a_stack_is_turned_on_names_the_way_back(aws: FakeAws, pacing: Pacing) -> None:
+    session = _in_a_stack(aws)
+    pause("demo", session=session, pacing=pacing)
+    aws.after = lambda _, number, operation: KeyboardInterrupt() if operation == "Invoke" else None
+    with pytest.raises(BillableLeft, match="goes on turning endpoint demo on") as caught:
+        resume("demo", session=session, pacing=pacing)
+    assert caught.value.next_step == "peagle-sm pause demo --yes --region us-east-1"
+
+
+def test_a_switch_that_is_busy_is_asked_again(aws: FakeAws, pacing: Pacing) -> None:
+    session = _in_a_stack(aws)
+    busy = [client_error("Invoke", "TooManyRequestsException", "Rate Exceeded.", 429)]
+    aws.before = lambda _, number, operation: busy.pop() if operation == "Invoke" and busy else None
+    pause("demo", session=session, pacing=pacing)
+    assert aws.calls.count("Invoke") == 2
+
+
+def test_ctrl_c_in_a_resume_leaves_it_off(aws: FakeAws, spec: EndpointSpec, pacing: Pacing) -> None:
+    session = _paused(aws)
+
+    def press(event: Event) -> None:
+        if event.phase == "waiting":
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match="is off again, and can be resumed"):
+        resume("demo", session=session, pacing=pacing, progress=press)
+    assert _kinds(aws) == ["endpoint-config", "model"]
