@@ -22,6 +22,7 @@ def outputs(plan: Plan) -> dict[str, str]:
         "UsdPerHour": _price(plan),
         "Invoke": _invoke(plan),
         "InvokeByAwsCli": _invoke_by_aws_cli(plan),
+        "Update": _update(plan, stack),
         "TurnOff": f"peagle-sm pause {name}",
         "TurnOn": f"peagle-sm resume {name}",
         "TurnOffByAwsCli": (
@@ -46,6 +47,15 @@ def advice(plan: Plan) -> str:
         f"minutes of grace, and in any case {lifecycle.max_lifetime_hours:g} hours after it was created.",
     ]
     return "\n\n".join(lines)
+
+
+def _update(plan: Plan, stack: str) -> str:
+    deploy = f"cdk deploy {stack} -c spec=FILE"
+    if plan.spec.update == "off-update-on":
+        switched = [f"{deploy} --parameters {stack}:EndpointState={state}" for state in ("off", "on")]
+        return " && ".join(switched) + " (no second fleet; not in service meanwhile)"
+    extra = "" if plan.update_usd_per_hour is None else f", {plan.update_usd_per_hour:g} USD/hour more"
+    return f"{deploy} (a second fleet runs beside the first until it serves{extra})"
 
 
 def _price(plan: Plan) -> str:

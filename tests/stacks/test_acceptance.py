@@ -1,0 +1,127 @@
+"""The metric filters, on lines as vLLM 0.32 prints them, by CloudWatch's documented rules for columns."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stacks.acceptance import ACCEPTED, DRAFTED, INEFFECTIVE, filters, ineffective_patterns
+from stacks.watched import watched
+from tests.stacks.support import plan_of
+
+LINE = (
+    "(APIServer pid=10746) INFO 11-20 07:55:18 [metrics.py:120] SpecDecoding metrics: "
+    "Mean acceptance length: 3.94, Accepted throughput: 71.20 tokens/s, "
+    "Drafted throughput: 121.00 tokens/s, Accepted: 712 tokens, Drafted: 1210 tokens, "
+    "Per-position acceptance rate: 0.850, 0.712, 0.603, 0.421, 0.354, Avg Draft acceptance rate: 58.8%"
+)
+OTHER = (
+    "(APIServer pid=10746) INFO 11-20 07:55:18 [loggers.py:335] Engine 000: "
+    "Avg prompt throughput: 6.6 tokens/s, Avg generation throughput: 8.8 tokens/s, Running: 0 reqs, "
+    "Waiting: 0 reqs, GPU KV cache usage: 0.0%, Prefix cache hit rate: 0.0%"
+)
+
+
+def _line(drafts: int, rates: list[float]) -> str:
+    """What `SpecDecodingLogging.log` of vLLM 0.32 prints."""
+    drafted = drafts * len(rates)
+    accepted = round(drafts * sum(rates))
+    shown = ", ".join(f"{rate:.3f}" for rate in rates)
+    return (
+        "INFO 11-20 07:55:18 [metrics.py:120] SpecDecoding metrics: "
+        f"Mean acceptance length: {1 + accepted / drafts:.2f}, "
+        f"Accepted throughput: {accepted / 10:.2f} tokens/s, "
+        f"Drafted throughput: {drafted / 10:.2f} tokens/s, Accepted: {accepted} tokens, "
+        f"Drafted: {drafted} tokens, Per-position acceptance rate: {shown}, "
+        f"Avg Draft acceptance rate: {100 * accepted / drafted:.1f}%"
+    )
+
+
+def _matched(pattern: str, line: str) -> dict[str, str] | None:
+    """Return the columns of a line, None when a condition does not hold.
+
+    Words in brackets or quotes are one column; the ellipsis stands for any number of columns.
+    """
+    columns = [column.strip() for column in pattern.removeprefix("[").removesuffix("]").split(",")]
+    words = re.findall(r"\[[^\]]*\]|\"[^\"]*\"|\S+", line)
+    assert columns[0] == "..."
+    assert "..." not in columns[1:], "CloudWatch takes one ellipsis"
+    if len(words) < len(columns) - 1:
+        return None
+    found = {}
+    for column, word in zip(reversed(columns[1:]), reversed(words), strict=False):
+        name = re.split(r"[ =<>]", column)[0]
+        found[name] = word
+        conditions = column.split("||")
+        if column != name and not any(_holds(condition, word) for condition in conditions):
+            return None
+    return found
+
+
+def _holds(condition: str, word: str) -> bool:
+    _, operator, wanted = condition.split()
+    if operator == ">=":
+        return word.isdigit() and int(word) >= int(wanted)
+    assert operator == "="
+    return word == wanted.strip('"') if wanted.startswith('"') else fnmatch.fnmatchcase(word, wanted)
+
+
+def _counted(line: str, name: str = "tiny-p-eagle") -> dict[str, float]:
+    """What the filters of an endpoint with K = 5 make of a line."""
+    totals: dict[str, float] = {}
+    for entry in filters(watched(plan_of(name))):
+        columns = _matched(entry.pattern, line)
+        if columns is not None:
+            value = float(columns[entry.value[1:]]) if entry.value.startswith("$") else float(entry.value)
+            totals[entry.metric] = totals.get(entry.metric, 0) + value
+    return totals
+
+
+def test_the_counts_are_read_from_a_line_of_the_engine() -> None:
+    assert _counted(LINE) == {ACCEPTED: 712, DRAFTED: 1210}
+
+
+@pytest.mark.parametrize(
+    "line", [OTHER, "", "Traceback (most recent call last):", LINE.replace("Accepted:", "x")]
+)
+def test_any_other_line_counts_nothing(line: str) -> None:
+    assert _counted(line) == {}
+
+
+def test_a_collapse_after_the_first_token_is_counted_once() -> None:
+    """The rates of a P-EAGLE head that was run sequentially: acceptance length 1.9."""
+    assert _counted(_line(900, [0.82, 0.08, 0.02, 0.0, 0.0]))[INEFFECTIVE] == 1
+
+
+def test_too_few_drafts_say_nothing() -> None:
+    assert INEFFECTIVE not in _counted(_line(199, [0.82, 0.02, 0.0, 0.0, 0.0]))
+    assert INEFFECTIVE in _counted(_line(200, [0.82, 0.02, 0.0, 0.0, 0.0]))
+
+
+rates = st.integers(0, 1000).map(lambda thousandths: thousandths / 1000)
+
+
+@given(rates, rates)
+def test_what_counts_keeps_the_rule_and_what_breaks_it_clearly_counts(first: float, second: float) -> None:
+    patterns = [pattern for _, pattern in ineffective_patterns(5)]
+    line = _line(1000, [first, min(first, second), 0.0, 0.0, 0.0])
+    matching = sum(_matched(pattern, line) is not None for pattern in patterns)
+    assert matching <= 1, "no line counts twice"
+    rule = first >= 0.5 and min(first, second) / first < 0.15
+    if matching:
+        assert rule
+    if rule and min(first, second) < 0.15 * (int(first * 10) / 10):
+        assert matching == 1
+
+
+def test_a_pattern_is_as_short_as_cloudwatch_takes_it() -> None:
+    assert max(len(pattern) for _, pattern in ineffective_patterns(20)) <= 1024
+
+
+def test_nothing_is_filtered_without_speculation() -> None:
+    assert filters(watched(plan_of("tiny-none"))) == ()
+    assert {entry.metric for entry in filters(watched(plan_of("tiny-eagle3")))} == {ACCEPTED, DRAFTED}

@@ -1,0 +1,67 @@
+"""What CloudFormation lacks against the API, so that a new release of either says what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from aws_cdk import aws_sagemaker as sagemaker
+from botocore.model import ListShape, Shape, StructureShape
+from botocore.session import Session
+
+from stacks.properties import lacking
+
+_SOURCE = "PrimaryContainer.ModelDataSource.S3DataSource"
+LACKS: dict[str, set[str]] = {
+    "create_model": {
+        "PrimaryContainer.AdditionalModelDataSources",  # the head's channel: why Custom::PeagleModel exists
+        "PrimaryContainer.ContainerMetricsConfig",
+        f"{_SOURCE}.ETag",
+        f"{_SOURCE}.ManifestEtag",
+        f"{_SOURCE}.ManifestS3Uri",
+    },
+    "create_endpoint_config": {
+        "CrossRegionTrafficConfig",
+        "ProductionVariants.AcceleratorPartitionLayouts",
+    },
+    "create_endpoint": set(),
+    "create_inference_component": {
+        "Specification.ComputeResourceRequirements.AcceleratorPartitionType",
+        "Specification.InstanceType",
+        "Specifications.BaseInferenceComponentName",
+        "Specifications.ComputeResourceRequirements.AcceleratorPartitionType",
+    },
+}
+# The same fields once more, in the parts of a request that no endpoint of ours has.
+_NOT_OURS = ("Containers.", "ShadowProductionVariants.")
+CLASSES = {
+    "create_model": sagemaker.CfnModel,
+    "create_endpoint_config": sagemaker.CfnEndpointConfig,
+    "create_endpoint": sagemaker.CfnEndpoint,
+    "create_inference_component": sagemaker.CfnInferenceComponent,
+}
+OPERATIONS = {
+    "create_model": "CreateModel",
+    "create_endpoint_config": "CreateEndpointConfig",
+    "create_endpoint": "CreateEndpoint",
+    "create_inference_component": "CreateInferenceComponent",
+}
+
+
+def _paths(shape: Shape, at: str = "") -> Iterator[tuple[str, dict[str, object]]]:
+    """Every field of a request with a payload that holds it alone."""
+    assert isinstance(shape, StructureShape)
+    for name, member in shape.members.items():
+        inner = member.member if isinstance(member, ListShape) else member
+        yield f"{at}{name}", {name: {} if isinstance(inner, StructureShape) else None}
+        if isinstance(inner, StructureShape) and name != "Tags":
+            for path, payload in _paths(inner, f"{at}{name}."):
+                yield path, {name: payload}
+
+
+@pytest.mark.parametrize("operation", CLASSES)
+def test_the_fields_that_cloudformation_lacks_are_known(operation: str) -> None:
+    shape = Session().get_service_model("sagemaker").operation_model(OPERATIONS[operation]).input_shape
+    found = {found for _, payload in _paths(shape) for found in lacking(CLASSES[operation], payload)}
+    tops = {path for path in found if not any(path.startswith(f"{other}.") for other in found)}
+    assert {path for path in tops if not path.startswith(_NOT_OURS)} == LACKS[operation]

@@ -1,0 +1,127 @@
+"""What `cdk -c` may say, and how it is told what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from peagle_sm.core.errors import PlanRefused, SpecError
+from peagle_sm.core.spec import parse_spec
+from peagle_sm.local.seed import IMAGE_URIS, own_addresses
+from stacks.planning import plan_for
+from stacks.specs import StandIns, read_context
+from tests.stacks.support import EXAMPLES, REGION, ROOT, stand_ins
+
+SPEC = "name: one\nmodel: gpt-oss-20b\n"
+
+
+def _write(folder: Path, name: str, text: str = SPEC) -> str:
+    (folder / name).write_text(text)
+    return str(folder / name)
+
+
+def test_without_a_spec_there_is_only_the_guard() -> None:
+    assert read_context({"aws:cdk:enable-path-metadata": True, "@aws-cdk/core:x": "y"}).specs == ()
+
+
+def test_several_files_and_folders(tmp_path: Path) -> None:
+    folder = tmp_path / "more"
+    folder.mkdir()
+    _write(folder, "b.yml", SPEC.replace("one", "two"))
+    _write(folder, "c.yaml", SPEC.replace("one", "three"))
+    _write(folder, "notes.txt", "not a spec")
+    wanted = read_context({"spec": f"{_write(tmp_path, 'a.yaml')}, {folder}"})
+    assert [spec.name for spec in wanted.specs] == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize(
+    ("context", "words"),
+    [
+        ({"spce": "a.yaml"}, ["'spce'", "Did you mean 'spec'?"]),
+        ({"spec": ""}, ["'spec'", "found ''"]),
+        ({"spec": "missing.yaml"}, ["missing.yaml", "No such file"]),
+        ({"spec": ["a.yaml"]}, ["'spec'", "found ['a.yaml']"]),
+        ({"email": "nobody"}, ["'email'", "found 'nobody'"]),
+        ({"stand_ins": {"images": {}}}, ["'stand_ins'", "image_uris and artifacts"]),
+        ({"stand_ins": {"artifacts": {"target": 1}}}, ["'stand_ins'", "artifacts"]),
+    ],
+)
+def test_a_context_that_cannot_be_meant(context: dict[str, object], words: list[str], tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as caught:
+        read_context(context)
+    told = str(caught.value)
+    assert [word for word in words if word not in told] == []
+    assert caught.value.next_step
+
+
+def test_two_specs_with_one_name_are_named_both(tmp_path: Path) -> None:
+    first, second = _write(tmp_path, "a.yaml"), _write(tmp_path, "b.yaml")
+    for value in (f"{first},{second}", str(tmp_path), f"{first},{first}"):
+        with pytest.raises(SpecError, match=r"'one' is the name in both .*a\.yaml and .*\.yaml"):
+            read_context({"spec": value})
+
+
+def test_a_folder_without_a_spec(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="the folder has no spec"):
+        read_context({"spec": str(tmp_path)})
+
+
+def test_two_regions_are_two_runs(tmp_path: Path) -> None:
+    _write(tmp_path, "a.yaml", SPEC + "placement: {region: us-east-1}\n")
+    _write(tmp_path, "b.yaml", SPEC.replace("one", "two") + "placement: {region: eu-west-1}\n")
+    with pytest.raises(SpecError, match=r"eu-west-1 in .*b\.yaml, us-east-1 in .*a\.yaml"):
+        read_context({"spec": str(tmp_path)})
+
+
+def test_a_plan_that_is_refused_is_not_made_into_a_stack() -> None:
+    spec = parse_spec("name: one\nmodel: gemma-4-31b-it\nsource: jumpstart\n")
+    with pytest.raises(PlanRefused, match=r"one: the plan is refused: .*huggingface-vlm-gemma-4-31b-it"):
+        plan_for(spec, REGION, StandIns())
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_can_be_planned_in_a_clean_clone(path: Path) -> None:
+    (spec,) = read_context({"spec": str(path)}).specs
+    assert plan_for(spec, REGION, stand_ins()).requests
+
+
+def test_cdk_json_names_the_local_servers_own_addresses() -> None:
+    assert stand_ins().image_uris.items() <= IMAGE_URIS.items()
+    assert stand_ins().artifacts == {address.part: address.uri for address in own_addresses(REGION)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("context", "code"),
+    [
+        ({"spce": "peagle.yaml"}, 2),
+        ({"spec": "broken.yaml"}, 2),
+        ({"spec": "several-faults.yaml"}, 2),
+        ({"spec": "refused.yaml"}, 3),
+    ],
+)
+def test_the_app_fails_with_one_line(tmp_path: Path, context: dict[str, str], code: int) -> None:
+    _write(tmp_path, "broken.yaml", "name: [")
+    _write(tmp_path, "several-faults.yaml", "name: -\nmodels: x\nlifecycle: {idle_minutes: 1}\n")
+    _write(tmp_path, "refused.yaml", "name: one\nmodel: gemma-4-31b-it\nsource: jumpstart\n")
+    ran = subprocess.run(
+        [sys.executable, str(ROOT / "app.py")],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "toolkit")]),
+            "CDK_CONTEXT_JSON": json.dumps(context),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == code
+    assert ran.stdout == ""
+    assert ran.stderr.startswith("error: ")
+    assert ran.stderr.count("\n") == 1
