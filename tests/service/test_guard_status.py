@@ -1,0 +1,126 @@
+"""What `guard status` and `guard sweep` make of what AWS says."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from peagle_sm.aws.lambdas import FunctionFault
+from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import NotFound, ServiceFault
+from peagle_sm.service import Pacing
+from peagle_sm.service.guard_files import shipped
+from peagle_sm.service.guard_status import GuardStatus, guard_status, sweep
+from tests.service.guard_fakes import STACK_ID, TOPIC, FakeGuardAws, answered, throttled
+
+CONFIRMED = {"Protocol": "email", "Endpoint": "ops@example.com", "SubscriptionArn": f"{TOPIC}:1"}
+
+
+@pytest.fixture
+def aws() -> FakeGuardAws:
+    return FakeGuardAws()
+
+
+@pytest.fixture
+def session(aws: FakeGuardAws) -> Session:
+    return Session.from_boto3(aws, clock=aws.clock.now)
+
+
+@pytest.fixture
+def pacing(aws: FakeGuardAws) -> Pacing:
+    return Pacing(aws.clock.now, aws.clock.monotonic, aws.clock.sleep)
+
+
+def _status(
+    aws: FakeGuardAws, session: Session, key: str | None = None, version: str | None = None
+) -> GuardStatus:
+    mine = shipped()
+    parameters = [{"ParameterKey": "AssetKey", "ParameterValue": key or mine.key}]
+    outputs = {"Version": version or mine.version, "NoticesTopicArn": TOPIC}
+    aws.stack = {
+        "StackName": "PeagleGuard",
+        "StackId": STACK_ID,
+        "StackStatus": "CREATE_COMPLETE",
+        "Parameters": parameters,
+        "Outputs": [{"OutputKey": name, "OutputValue": value} for name, value in outputs.items()],
+    }
+    return guard_status(session)
+
+
+def test_a_guard_in_good_health_has_no_warnings(aws: FakeGuardAws, session: Session) -> None:
+    aws.swept(minutes_ago=3)
+    aws.subscribers = [CONFIRMED]
+    aws.items.append(
+        {
+            "pk": {"S": "endpoint#demo"},
+            "quiet_since": {"S": "2026-11-20T07:40:00+00:00"},
+            "paused": {"BOOL": False},
+        }
+    )
+    found = _status(aws, session)
+    assert (found.warnings, found.current) == ((), True)
+    assert [(row.name, row.quiet_since is not None) for row in found.endpoints] == [("demo", True)]
+    json.dumps(found.to_dict())
+
+
+def test_what_is_wrong_is_said(aws: FakeGuardAws, session: Session) -> None:
+    aws.swept(minutes_ago=40)
+    aws.alarm_state, aws.letters = "ALARM", 2
+    aws.subscribers = [{**CONFIRMED, "SubscriptionArn": "PendingConfirmation"}]
+    said = " / ".join(_status(aws, session).warnings)
+    for word in ("40 minutes ago", "peagle-guard-no-sweep: why", "2 undelivered", "no confirmed subscriber"):
+        assert word in said
+
+
+def test_an_older_package_or_version_is_told(aws: FakeGuardAws, session: Session) -> None:
+    assert not _status(aws, session, key="guard/0123456789abcdef.zip").current
+    assert not _status(aws, session, version="0.0.1").current
+
+
+def test_no_guard(session: Session, pacing: Pacing) -> None:
+    with pytest.raises(NotFound, match="No guard is installed"):
+        guard_status(session)
+
+
+def test_a_sweep_carries_the_time_and_gives_what_the_function_answered(
+    aws: FakeGuardAws, session: Session, pacing: Pacing
+) -> None:
+    row = {"name": "demo", "status": "InService", "evidence": "quiet", "action": "wait", "reason": "grace"}
+    aws.answers = [answered({"time": "t", "endpoints": [row], "calls": {"ListEndpoints": 1}})]
+    report = sweep(session, dry_run=True, pacing=pacing)
+    assert json.loads(aws.request("invoke")["Payload"]) == {
+        "time": aws.clock.now().isoformat(),
+        "dry_run": True,
+    }
+    assert (report.endpoints, report.calls) == ((row,), {"ListEndpoints": 1})
+
+
+def test_a_sweep_waits_for_the_one_that_is_running(
+    aws: FakeGuardAws, session: Session, pacing: Pacing
+) -> None:
+    aws.answers = [throttled, throttled, answered({"time": "t", "endpoints": [], "calls": {}})]
+    sweep(session, pacing=pacing)
+    assert aws.calls.count("invoke") == 3
+    aws.answers = [throttled] * 100
+    with pytest.raises(ServiceFault, match="Rate Exceeded"):
+        sweep(session, pacing=pacing)
+
+
+def test_a_function_that_fails_is_quoted_with_its_trace(
+    aws: FakeGuardAws, session: Session, pacing: Pacing
+) -> None:
+    failed = {"errorType": "SettingsError", "errorMessage": "not set: PEAGLE_TABLE", "stackTrace": ["line 1"]}
+    aws.answers = [answered(failed, error="Unhandled")]
+    with pytest.raises(FunctionFault, match="SettingsError: not set: PEAGLE_TABLE") as caught:
+        sweep(session, pacing=pacing)
+    assert caught.value.details["trace"] == ["line 1"]
+
+
+@pytest.mark.parametrize("answer", [None, [1], "text"])
+def test_an_answer_of_another_shape_is_a_fault_and_not_a_sweep(
+    aws: FakeGuardAws, session: Session, pacing: Pacing, answer: object
+) -> None:
+    aws.answers = [answered(answer)]
+    with pytest.raises(FunctionFault, match="no JSON object"):
+        sweep(session, pacing=pacing)
