@@ -117,6 +117,8 @@ class FakeAws:
         self.invoked: list[tuple[datetime, str, dict[str, Any]]] = []
         # What really changed something: (time, what, name).
         self.deeds: list[tuple[datetime, str, str]] = []
+        # The parameters of the last UpdateStack.
+        self.sent: list[Mapping[str, Any]] = []
         self.faults: dict[str, list[Exception]] = defaultdict(list)
         # Called before each operation, with its name: a test's way to interleave.
         self.hook: Hook | None = None
@@ -285,6 +287,7 @@ class FakeAws:
         stack = self.stacks[name]
         if stack.status.endswith("_IN_PROGRESS"):
             raise Refused(f"ValidationError: Stack {name} is in {stack.status} state and can not be updated")
+        self.sent = list(parameters)
         passed = {row["ParameterKey"]: row for row in parameters}
         if set(passed) != set(stack.parameters):
             raise AssertionError("a parameter that is left out falls back to its default")

@@ -13,7 +13,13 @@ def track(endpoint: Endpoint, lifecycle: Lifecycle, record: Record, now: datetim
     """Return the record of this endpoint as seen at ``now``; one of another creation starts afresh."""
     if record.created_at != endpoint.created_at:
         record = _begun(endpoint, record)
-    record = replace(record, stack=lifecycle.stack or "")
+    # The command line may have written the record first, with less in it.
+    record = replace(
+        record,
+        arn=record.arn or endpoint.arn,
+        spent_at=record.spent_at or endpoint.created_at,
+        stack=lifecycle.stack or "",
+    )
     if endpoint.instances is not None:
         record = _counted(endpoint.instances, lifecycle, record, now)
     if endpoint.config_name:

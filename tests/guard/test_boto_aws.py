@@ -1,0 +1,182 @@
+"""The adapters' words, checked against botocore's own model of each request and answer."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import boto3
+import pytest
+from botocore.response import StreamingBody
+from botocore.stub import ANY, Stubber
+
+from peagle_guard.aws import Query, Result
+from peagle_guard.boto_aws import BotoAws, FunctionFailed
+from peagle_guard.switch_aws import BotoSwitch
+from peagle_guard.turning import NoUpdates, Stack
+from tests.guard.fake_aws import MINUTE, SETTINGS, START, arn_of
+
+
+class Session(boto3.Session):
+    """Hands out one stubbed client a service."""
+
+    def __init__(self) -> None:
+        super().__init__("key", "secret", region_name="us-east-1")
+        self.stubs: dict[str, Stubber] = {}
+
+    def client(self, service_name: str, *args: Any, **more: Any) -> Any:  # type: ignore[override]
+        made = super().client(service_name, *args, **more)  # type: ignore[call-overload]
+        self.stubs[service_name] = Stubber(made)
+        self.stubs[service_name].activate()
+        return made
+
+
+@pytest.fixture
+def session() -> Session:
+    return Session()
+
+
+BERLIN = timezone(timedelta(hours=1))
+ROW = {
+    "EndpointName": "chat",
+    "EndpointArn": arn_of("chat"),
+    "CreationTime": START.astimezone(BERLIN),
+    "LastModifiedTime": START + MINUTE,
+    "EndpointStatus": "InService",
+}
+
+
+def test_pages_of_100_are_asked_for_and_calls_are_counted(session: Session) -> None:
+    aws = BotoAws(SETTINGS, session)
+    sagemaker, tagging = session.stubs["sagemaker"], session.stubs["resourcegroupstaggingapi"]
+    sagemaker.add_response("list_endpoints", {"Endpoints": [ROW], "NextToken": "n"}, {"MaxResults": 100})
+    sagemaker.add_response("list_endpoints", {"Endpoints": []}, {"MaxResults": 100, "NextToken": "n"})
+    first = aws.list_endpoints(None)
+    assert (first.items[0].created_at, first.items[0].created_at.tzinfo, first.token) == (START, UTC, "n")
+    assert aws.list_endpoints("n").token is None
+    row = {"ResourceARN": arn_of("chat"), "Tags": [{"Key": "team", "Value": "search"}]}
+    asked = {"ResourceTypeFilters": ["sagemaker:endpoint"], "TagFilters": ANY, "ResourcesPerPage": 100}
+    answer = {"ResourceTagMappingList": [row], "PaginationToken": ""}
+    tagging.add_response("get_resources", answer, asked)
+    page = aws.tagged_endpoints(None)
+    assert (page.items[0].tags, page.token) == ({"team": "search"}, None)
+    assert aws.calls == {"ListEndpoints": 2, "GetResources": 1}
+
+
+def test_a_description_has_variants_and_a_missing_endpoint_is_none(session: Session) -> None:
+    aws = BotoAws(SETTINGS, session)
+    stub = session.stubs["sagemaker"]
+    variants = [
+        {"VariantName": "a", "CurrentInstanceCount": 2},
+        {"VariantName": "b", "CurrentInstanceCount": 1},
+    ]
+    answer = {**ROW, "EndpointConfigName": "chat-1", "ProductionVariants": variants}
+    stub.add_response("describe_endpoint", answer, {"EndpointName": "chat"})
+    found = aws.describe_endpoint("chat")
+    assert found is not None
+    assert (found.variants, found.instances, found.config_name) == (("a", "b"), 3, "chat-1")
+    message = 'Could not find endpoint "arn:aws:sagemaker:us-east-1:123456789012:endpoint/chat".'
+    stub.add_client_error("describe_endpoint", "ValidationException", message)
+    assert aws.describe_endpoint("chat") is None
+    stub.add_client_error("describe_endpoint", "ThrottlingException", "Rate exceeded")
+    with pytest.raises(Exception, match="Rate exceeded"):
+        aws.describe_endpoint("chat")
+
+
+def test_metrics_are_asked_by_minute_and_a_part_is_not_whole(session: Session) -> None:
+    aws = BotoAws(SETTINGS, session)
+    query = Query(
+        "i0", "AWS/SageMaker", "Invocations", (("EndpointName", "chat"), ("VariantName", "a")), "Sum"
+    )
+    dimensions = [{"Name": "EndpointName", "Value": "chat"}, {"Name": "VariantName", "Value": "a"}]
+    metric = {"Namespace": "AWS/SageMaker", "MetricName": "Invocations", "Dimensions": dimensions}
+    session.stubs["cloudwatch"].add_response(
+        "get_metric_data",
+        {
+            "MetricDataResults": [
+                {"Id": "i0", "StatusCode": "PartialData", "Timestamps": [START], "Values": [2.0]}
+            ]
+        },
+        {
+            "MetricDataQueries": [
+                {"Id": "i0", "MetricStat": {"Metric": metric, "Period": 60, "Stat": "Sum"}}
+            ],
+            "StartTime": START,
+            "EndTime": START + MINUTE,
+            "ScanBy": "TimestampAscending",
+        },
+    )
+    page = aws.metric_data([query], START, START + MINUTE, None)
+    assert page.items == (Result("i0", {START: 2.0}, whole=False),)
+
+
+def payload(told: object) -> StreamingBody:
+    body = json.dumps(told).encode()
+    return StreamingBody(io.BytesIO(body), len(body))
+
+
+def test_a_function_that_failed_is_an_error(session: Session) -> None:
+    aws = BotoAws(SETTINGS, session)
+    stub = session.stubs["lambda"]
+    asked = {"FunctionName": "peagle-guard-switch", "Payload": b'{"action": "off"}'}
+    stub.add_response("invoke", {"Payload": payload({"state": "done"}), "StatusCode": 200}, asked)
+    assert aws.invoke("peagle-guard-switch", {"action": "off"}) == {"state": "done"}
+    failed = {"Payload": payload({"errorMessage": "no"}), "FunctionError": "Unhandled", "StatusCode": 200}
+    stub.add_response("invoke", failed, asked)
+    with pytest.raises(FunctionFailed, match="no"):
+        aws.invoke("peagle-guard-switch", {"action": "off"})
+
+
+def test_the_switch_updates_with_the_previous_template_and_nothing_else(session: Session) -> None:
+    aws = BotoSwitch(session)
+    stub = session.stubs["cloudformation"]
+    stack = {"StackName": "Peagle-chat", "StackStatus": "CREATE_COMPLETE", "CreationTime": datetime.now(UTC)}
+    parameters = [{"ParameterKey": "EndpointState", "ParameterValue": "on"}]
+    stub.add_response("describe_stacks", {"Stacks": [{**stack, "Parameters": parameters}]}, ANY_STACK)
+    assert aws.describe_stack("Peagle-chat") == Stack(
+        "Peagle-chat", "CREATE_COMPLETE", {"EndpointState": "on"}
+    )
+    stub.add_client_error("describe_stacks", "ValidationError", "Stack with id Peagle-chat does not exist")
+    assert aws.describe_stack("Peagle-chat") is None
+    asked = {**ANY_STACK, "UsePreviousTemplate": True, "Parameters": parameters}
+    stub.add_response("update_stack", {"StackId": "id"}, asked)
+    aws.update_stack("Peagle-chat", parameters)
+    stub.add_client_error("update_stack", "ValidationError", "No updates are to be performed.")
+    with pytest.raises(NoUpdates):
+        aws.update_stack("Peagle-chat", parameters)
+
+
+ANY_STACK = {"StackName": "Peagle-chat"}
+
+
+def test_a_component_that_is_going_already_is_left_alone(session: Session) -> None:
+    aws = BotoSwitch(session)
+    stub = session.stubs["sagemaker"]
+    described = {
+        "InferenceComponentName": "copy",
+        "InferenceComponentArn": "arn:aws:sagemaker:us-east-1:123456789012:inference-component/copy",
+        "EndpointName": "chat",
+        "EndpointArn": arn_of("chat"),
+        "InferenceComponentStatus": "Deleting",
+        "CreationTime": START,
+        "LastModifiedTime": START,
+    }
+    asked = {"InferenceComponentName": "copy"}
+    stub.add_response("describe_inference_component", described, asked)
+    aws.delete_component("copy")
+    in_service = {**described, "InferenceComponentStatus": "InService"}
+    stub.add_response("describe_inference_component", in_service, asked)
+    stub.add_response("delete_inference_component", {}, asked)
+    aws.delete_component("copy")
+    stub.assert_no_pending_responses()
+
+
+def test_a_schedule_that_is_not_there_is_none_and_deleting_it_is_fine(session: Session) -> None:
+    aws = BotoSwitch(session)
+    stub = session.stubs["scheduler"]
+    for operation in ("get_schedule", "delete_schedule"):
+        stub.add_client_error(operation, "ResourceNotFoundException", "Schedule does not exist.")
+    assert aws.schedule_start("peagle-chat-lifetime") is None
+    aws.delete_schedule("peagle-chat-lifetime")

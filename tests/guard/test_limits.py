@@ -1,0 +1,179 @@
+"""What holds whatever the metrics say: lifetime, budget, hours; their warnings and their drain."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from peagle_guard import costs, hours
+from peagle_guard.decide import decide
+from peagle_guard.limits import DRAIN
+from peagle_guard.records import Action, Decision, Endpoint, Evidence, Kind, Lifecycle, OffBy, Record, Tell
+from tests.guard.fake_aws import MINUTE, START, arn_of
+
+HOUR = timedelta(hours=1)
+TRAFFIC = Evidence(Kind.TRAFFIC)
+UNKNOWN = Evidence(Kind.UNKNOWN)
+ENDPOINT = Endpoint(
+    name="chat",
+    arn=arn_of("chat"),
+    created_at=START,
+    modified_at=START,
+    status="InService",
+    config_name="chat-1",
+    variants=("AllTraffic",),
+    instances=2,
+)
+
+
+def at(
+    lifecycle: Lifecycle, now: datetime, record: Record | None = None, seen: Evidence = TRAFFIC
+) -> Decision:
+    return decide(ENDPOINT, lifecycle, record or Record(name="chat"), seen, now)
+
+
+def test_the_lifetime_warns_drains_and_ends() -> None:
+    life = Lifecycle(max_lifetime=8 * HOUR)
+    assert at(life, START + 7.4 * HOUR).action is Action.NONE
+    warned = at(life, START + 7.5 * HOUR)
+    assert (warned.action, warned.tell, warned.off_at) == (Action.WARN, Tell.LIMIT_SOON, START + 8 * HOUR)
+    assert at(life, START + 7.6 * HOUR, warned.record).action is Action.NONE
+    end = START + 8 * HOUR
+    assert at(life, end - MINUTE, warned.record).action is Action.NONE
+    assert at(life, end, warned.record).action is Action.WAIT
+    assert at(life, end + DRAIN - MINUTE, warned.record).action is Action.WAIT
+    assert at(life, end + DRAIN, warned.record).action is Action.TURN_OFF
+    off = at(life, end, warned.record, UNKNOWN)
+    assert (off.action, off.off_by, off.tell) == (Action.TURN_OFF, OffBy.LIFETIME, None)
+    assert at(life, end, None, UNKNOWN).tell is Tell.OFF_NOW  # nobody was warned, so somebody is told
+
+
+def test_keep_moves_the_lifetime_and_its_warning() -> None:
+    life = Lifecycle(max_lifetime=8 * HOUR)
+    warned = at(life, START + 7.5 * HOUR).record
+    kept = replace(warned, expires_at=START + 12 * HOUR, keep_until=START + 12 * HOUR)
+    assert at(life, START + 9 * HOUR, kept, UNKNOWN).action is Action.NONE
+    assert at(life, START + 11.5 * HOUR, kept).action is Action.WARN
+    assert at(life, START + 12 * HOUR, kept, UNKNOWN).action is Action.TURN_OFF
+    earlier = replace(warned, expires_at=START + HOUR)
+    assert at(life, START + 2 * HOUR, earlier, UNKNOWN).action is Action.NONE
+
+
+def test_the_budget_is_spent_at_the_price_of_the_instances_there_are() -> None:
+    life = Lifecycle(max_lifetime=100 * HOUR, budget_usd=1000.0, usd_per_hour=100.0)
+    first = at(life, START).record
+    assert costs.spent_usd(life, first, START + 4 * HOUR) == pytest.approx(400)
+    assert at(life, START + 9.4 * HOUR, first).action is Action.NONE
+    assert at(life, START + 9.5 * HOUR, first).action is Action.WARN
+    # Twice the instances from the fourth hour on: 600 USD are left, at 200 an hour.
+    scaled = decide(replace(ENDPOINT, instances=4), life, first, TRAFFIC, START + 4 * HOUR).record
+    assert costs.usd_per_hour(life, scaled) == 200.0
+    assert costs.budget_ends_at(life, scaled) == START + 7 * HOUR
+    off = decide(replace(ENDPOINT, instances=4), life, scaled, UNKNOWN, START + 7 * HOUR)
+    assert (off.action, off.off_by) == (Action.TURN_OFF, OffBy.BUDGET)
+
+
+def test_without_a_price_there_is_no_budget_to_keep() -> None:
+    life = Lifecycle(max_lifetime=100 * HOUR, budget_usd=1.0)
+    assert at(life, START + 50 * HOUR).action is Action.NONE
+    assert costs.spent_usd(life, at(life, START).record, START + HOUR) == 0
+
+
+OFFICE = Lifecycle(max_lifetime=1000 * HOUR, hours=hours.parse("Mon-Fri 07:00-19:00 UTC"))
+CLOSES = START.replace(hour=19)
+
+
+def test_the_hours_end_with_a_notice_before_and_the_grace_for_traffic() -> None:
+    warned = at(OFFICE, CLOSES - 30 * MINUTE)
+    assert (warned.action, warned.off_by, warned.off_at) == (Action.WARN, OffBy.HOURS, CLOSES)
+    assert at(OFFICE, CLOSES, warned.record).action is Action.WAIT
+    assert at(OFFICE, CLOSES + OFFICE.grace, warned.record).action is Action.TURN_OFF
+    off = at(OFFICE, CLOSES, warned.record, UNKNOWN)
+    assert (off.action, off.record.hours_off) == (Action.TURN_OFF, True)
+
+
+def test_a_lease_holds_off_the_end_of_the_hours() -> None:
+    leased = replace(at(OFFICE, CLOSES - HOUR).record, keep_until=CLOSES + 2 * HOUR)
+    assert at(OFFICE, CLOSES + HOUR, leased, UNKNOWN).action is Action.NONE
+    assert at(OFFICE, CLOSES + 2 * HOUR, leased, UNKNOWN).action is Action.TURN_OFF
+
+
+def test_what_was_turned_on_by_hand_outside_the_hours_stays_until_the_next_closing() -> None:
+    late = replace(ENDPOINT, created_at=CLOSES + HOUR, modified_at=CLOSES + HOUR)
+    tomorrow = CLOSES + timedelta(days=1)
+    for now, action in ((CLOSES + 2 * HOUR, Action.NONE), (tomorrow, Action.TURN_OFF)):
+        assert decide(late, OFFICE, Record(name="chat"), UNKNOWN, now).action is action
+
+
+# --- waking -------------------------------------------------------------------------------------------
+
+
+def gone(off_by: OffBy, off_at: datetime) -> Record:
+    off = replace(at(OFFICE, START).record, off_at=off_at, off_by=off_by)
+    return decide(None, OFFICE, off, UNKNOWN, off_at + 5 * MINUTE).record
+
+
+def wakes(record: Record, now: datetime) -> bool:
+    return decide(None, OFFICE, record, UNKNOWN, now).action is Action.WAKE
+
+
+OPENS = CLOSES + 12 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("off_by", "woken"),
+    [
+        (OffBy.HOURS, True),
+        (OffBy.IDLE, True),
+        (OffBy.LIFETIME, True),
+        (OffBy.BUDGET, False),
+        (OffBy.FAILED, False),
+        (OffBy.OTHERS, False),
+    ],
+)
+def test_the_opening_wakes_what_the_guard_turned_off(off_by: OffBy, woken: bool) -> None:
+    record = gone(off_by, CLOSES)
+    assert not wakes(record, OPENS - MINUTE)
+    assert wakes(record, OPENS) is woken
+    assert wakes(record, OPENS + 5 * HOUR) is woken
+    assert not wakes(replace(record, paused=True), OPENS)
+
+
+def test_what_idled_off_within_its_hours_waits_for_the_next_opening() -> None:
+    record = gone(OffBy.IDLE, OPENS + HOUR)
+    assert not wakes(record, OPENS + 2 * HOUR)
+    assert wakes(record, OPENS + timedelta(days=1))
+
+
+def test_waking_is_tried_three_times_an_opening() -> None:
+    record, now, tries = gone(OffBy.HOURS, CLOSES), OPENS, 0
+    for _ in range(20):
+        decision = decide(None, OFFICE, record, UNKNOWN, now)
+        tries += decision.action is Action.WAKE
+        record, now = decision.record, now + 5 * MINUTE
+    assert tries == 3
+    assert wakes(record, OPENS + timedelta(days=1))
+
+
+def test_what_the_timetable_woke_goes_on_spending_the_same_budget() -> None:
+    life = replace(OFFICE, budget_usd=1500.0, usd_per_hour=100.0)
+    off = replace(at(life, START).record, off_at=CLOSES, off_by=OffBy.HOURS)
+    record = decide(None, life, off, UNKNOWN, CLOSES).record
+    assert record.spent_usd == pytest.approx(1100)
+    woken = decide(None, life, record, UNKNOWN, OPENS).record
+    again = replace(ENDPOINT, created_at=OPENS + MINUTE, modified_at=OPENS + MINUTE)
+    found = decide(again, life, woken, UNKNOWN, OPENS + 5 * MINUTE)
+    assert costs.spent_usd(life, found.record, OPENS + HOUR + MINUTE) == pytest.approx(1200)
+    by_hand = decide(again, life, record, UNKNOWN, OPENS + 5 * MINUTE)
+    assert costs.spent_usd(life, by_hand.record, OPENS + HOUR + MINUTE) == pytest.approx(100)
+
+
+def test_a_dead_mans_schedule_that_acted_alone_is_told_of() -> None:
+    life = Lifecycle(max_lifetime=8 * HOUR)
+    record = at(life, START).record
+    early = decide(None, life, record, UNKNOWN, START + HOUR)
+    assert (early.action, early.tell, early.record.off_by) == (Action.NONE, None, OffBy.OTHERS)
+    late = decide(None, life, record, UNKNOWN, START + 9 * HOUR)
+    assert (late.action, late.tell, late.record.off_by) == (Action.CONFIRM_GONE, Tell.GONE, OffBy.LIFETIME)

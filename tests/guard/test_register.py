@@ -1,0 +1,122 @@
+"""The register in DynamoDB: conditional writes, and no attribute lost that it does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from peagle_guard.records import OffBy, Record
+from peagle_guard.register import DynamoRegister
+from tests.guard.fake_aws import MINUTE, START, tags_for
+
+FULL = Record(
+    name="chat",
+    arn="arn",
+    created_at=START,
+    first_in_service_at=START + MINUTE,
+    quiet_since=START + 2 * MINUTE,
+    marked_at=START + 3 * MINUTE,
+    keep_until=START + 4 * MINUTE,
+    expires_at=START + 5 * MINUTE,
+    warned_at=START + 6 * MINUTE,
+    paused=True,
+    hours_off=True,
+    config_name="chat-1",
+    tags=tags_for("chat"),
+    stack="Peagle-chat",
+    spent_usd=12.5,
+    spent_at=START,
+    instances=2,
+    base_instances=1,
+    off_at=START + 7 * MINUTE,
+    off_by=OffBy.IDLE,
+    gone_at=START + 8 * MINUTE,
+    woken_for=START,
+    wake_tried_at=START,
+    wake_tries=2,
+    described_at=START,
+    variants=("AllTraffic", "canary"),
+)
+
+
+@pytest.fixture
+def table() -> Iterator[Any]:
+    with mock_aws():
+        client = boto3.client(
+            "dynamodb", region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b"
+        )
+        client.create_table(
+            TableName="peagle-guard",
+            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        yield client
+
+
+@pytest.fixture
+def register(table: Any) -> DynamoRegister:
+    return DynamoRegister(table, "peagle-guard")
+
+
+def test_a_record_reads_back_as_it_was_written(register: DynamoRegister) -> None:
+    assert register.get("chat") == Record(name="chat")
+    for record in (FULL, Record(name="bare")):
+        assert register.put(record, START)
+        assert register.get(record.name) == replace(record, version=1)
+    assert {record.name for record in register.scan(None).items} == {"chat", "bare"}
+
+
+def test_of_two_writes_on_one_version_the_second_is_refused(register: DynamoRegister) -> None:
+    assert register.put(FULL, START)
+    assert not register.put(FULL, START)
+    seen = register.get("chat")
+    assert register.put(replace(seen, marked_at=None), START)
+    assert not register.put(seen, START)
+    assert register.get("chat") == replace(FULL, marked_at=None, version=2)
+
+
+def test_attributes_of_others_are_kept_and_unreadable_ones_do_no_harm(
+    register: DynamoRegister, table: Any
+) -> None:
+    key = {"pk": {"S": "endpoint#chat"}}
+    table.put_item(
+        TableName="peagle-guard",
+        Item={**key, "note": {"S": "mine"}, "keep_until": {"S": "tomorrow"}, "off_by": {"S": "moonlight"}},
+    )
+    seen = register.get("chat")
+    assert (seen.keep_until, seen.off_by, seen.version) == (None, None, 0)
+    assert register.put(seen, START)
+    assert table.get_item(TableName="peagle-guard", Key=key)["Item"]["note"] == {"S": "mine"}
+
+
+def test_what_is_gone_is_forgotten_in_the_end_but_not_what_can_come_back(
+    register: DynamoRegister, table: Any
+) -> None:
+    def ttl(record: Record) -> bool:
+        table.delete_item(TableName="peagle-guard", Key={"pk": {"S": "endpoint#chat"}})
+        register.put(replace(record, version=0), START)
+        return "ttl" in table.get_item(TableName="peagle-guard", Key={"pk": {"S": "endpoint#chat"}})["Item"]
+
+    gone = replace(FULL, paused=False)
+    assert ttl(gone)
+    assert not ttl(replace(gone, gone_at=None))
+    assert not ttl(FULL)
+    assert not ttl(replace(gone, tags=tags_for("chat", hours="Mon 08:00-19:00 UTC")))
+
+
+def test_one_sweep_at_a_time(register: DynamoRegister, table: Any) -> None:
+    assert register.lock(START, START + 4 * MINUTE)
+    assert not register.lock(START + 3 * MINUTE, START + 9 * MINUTE)
+    assert register.lock(START + 4 * MINUTE, START + 9 * MINUTE)
+    register.unlock(START + 4 * MINUTE, finished=False)
+    assert register.lock(START + 4 * MINUTE, START + 9 * MINUTE)
+    register.unlock(START + 4 * MINUTE, finished=True)
+    item = table.get_item(TableName="peagle-guard", Key={"pk": {"S": "sweep"}})["Item"]
+    assert item == {"pk": {"S": "sweep"}, "last_sweep_at": {"S": (START + 4 * MINUTE).isoformat()}}
+    assert register.scan(None).items == ()

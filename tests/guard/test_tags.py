@@ -1,0 +1,94 @@
+"""Whose endpoint it is, and what its tags ask for; a bad tag neither kills nor frees an endpoint."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from peagle_guard.records import Lifecycle
+from peagle_guard.settings import SettingsError, load, time_of
+from peagle_guard.tags import is_ours, lifecycle
+from tests.guard.fake_aws import START, tags_for
+
+HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
+
+
+def test_ours_is_what_names_this_very_endpoint() -> None:
+    assert is_ours("chat", tags_for("chat"))
+    assert not is_ours("chat2", tags_for("chat"))
+    assert not is_ours("chat", {"peagle-sm:managed-by": "peagle-sm"})
+    assert not is_ours("chat", {"peagle-sm:endpoint": "chat"})
+
+
+def test_tags_are_read() -> None:
+    found = lifecycle(
+        tags_for(
+            "chat",
+            idle_minutes="30",
+            grace_minutes="12",
+            max_lifetime_hours="2.5",
+            budget_usd="500",
+            usd_per_hour="113.93",
+            hours="Mon-Fri 08:00-19:00 Europe/Berlin",
+            stack="Peagle-chat",
+            idle="scale-to-zero",
+        )
+    )
+    assert (found.idle, found.grace, found.max_lifetime) == (30 * MINUTE, 12 * MINUTE, 2.5 * HOUR)
+    assert (found.budget_usd, found.usd_per_hour) == (500.0, 113.93)
+    assert found.hours is not None
+    assert (found.owner, found.scales_to_zero, found.faults) == ("stack:Peagle-chat", True, ())
+    assert lifecycle({}) == Lifecycle()
+
+
+@pytest.mark.parametrize("text", ["", "soon", "nan", "inf", "-1", "0", "1e9"])
+def test_a_tag_that_cannot_be_read_falls_back_to_its_default_and_is_told(text: str) -> None:
+    found = lifecycle(tags_for("chat", max_lifetime_hours=text))
+    assert found.max_lifetime == Lifecycle().max_lifetime
+    assert len(found.faults) == 1
+    assert repr(text) in found.faults[0]
+
+
+def test_idle_and_grace_never_are_less_than_the_schema_allows() -> None:
+    assert lifecycle(tags_for("chat", grace_minutes="1")).grace == 10 * MINUTE
+    assert lifecycle(tags_for("chat", idle_minutes="1")).idle == 60 * MINUTE
+    short = lifecycle(tags_for("chat", idle_minutes="5", grace_minutes="10"))
+    assert short.idle + short.grace == 15 * MINUTE
+    assert lifecycle(tags_for("chat", idle_minutes="1e300")).idle == 8760 * HOUR
+
+
+def test_a_bad_timetable_is_told_and_not_kept() -> None:
+    found = lifecycle(tags_for("chat", hours="Mo-Fr 8-19"))
+    assert found.hours is None
+    assert "peagle-sm:hours" in found.faults[0]
+
+
+# --- settings -----------------------------------------------------------------------------------------
+
+ENVIRONMENT = {
+    "PEAGLE_TABLE": "t",
+    "PEAGLE_TOPIC_ARN": "t",
+    "PEAGLE_SWITCH_FUNCTION": "s",
+    "PEAGLE_LIFETIME_FUNCTION": "l",
+    "PEAGLE_SCHEDULER_ROLE_ARN": "r",
+    "PEAGLE_DEAD_LETTERS_ARN": "d",
+    "PEAGLE_SWEEP_MINUTES": "5",
+}
+
+
+def test_the_environment_is_checked_once() -> None:
+    assert load(ENVIRONMENT).sweep_minutes == 5
+    with pytest.raises(SettingsError, match="not set: PEAGLE_TABLE, PEAGLE_TOPIC_ARN"):
+        load({**ENVIRONMENT, "PEAGLE_TABLE": "", "PEAGLE_TOPIC_ARN": ""})
+    with pytest.raises(SettingsError, match="found 'often'"):
+        load({**ENVIRONMENT, "PEAGLE_SWEEP_MINUTES": "often"})
+
+
+def test_an_events_time() -> None:
+    assert time_of({"time": "2026-11-16T08:00:00Z"}) == START
+    assert time_of({"time": "2026-11-16T09:00:00+01:00"}) == START
+    assert time_of({"time": "2026-11-16T08:00:00"}) == START
+    assert time_of({"time": "<aws.scheduler.scheduled-time>"}) is None
+    assert time_of({}) is None
