@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from peagle_guard import schedules as guards
 from peagle_sm.core.errors import PlanRefused, SpecError
 from peagle_sm.core.payloads import bodies, hard_schedule_name, names_for, schedule_name
 from peagle_sm.core.plan import Context, Plan, Request, make_plan
@@ -438,9 +439,16 @@ def test_every_name_made_is_one_that_aws_takes(name: str, digest: str) -> None:
     assert names.endpoint == name
     assert ENDPOINT_NAME.fullmatch(names.config)
     assert len(names.config) <= 63
-    assert len(hard_schedule_name(name)) <= 64
+    assert max(len(names.schedule), len(hard_schedule_name(name)), len(hard_schedule_name(name, 1))) <= 64
     assert names.schedule == schedule_name(name)
     assert digest[:8] in names.config
+
+
+@given(_NAMES)
+def test_the_guard_gives_the_schedules_the_same_names(name: str) -> None:
+    assert guards.schedule_name(name) == schedule_name(name)
+    assert guards.hard_name(schedule_name(name)) == hard_schedule_name(name)
+    assert guards.hard_name(schedule_name(name), 2) == hard_schedule_name(name, 2)
 
 
 @given(_NAMES, _NAMES)

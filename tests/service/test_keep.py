@@ -151,6 +151,8 @@ def test_both_schedules_of_a_stack_move_the_hard_one_first(aws: FakeAws, pacing:
             "Input": json.dumps({"action": "off", "stack": "Peagle-demo"}),
         },
     }
+    component = "-".join([SCHEDULE, "hard", "1"])
+    aws.schedules[component] = {**hard, "Name": component}
     moved: list[str] = []
 
     def note(_: FakeAws, number: int, operation: str) -> None:
@@ -163,9 +165,10 @@ def test_both_schedules_of_a_stack_move_the_hard_one_first(aws: FakeAws, pacing:
 
     aws.after = note
     keep("demo", 20 * HOUR, session=session, pacing=pacing)
-    assert moved == [f"{SCHEDULE}-hard", SCHEDULE]
+    assert moved == [component, f"{SCHEDULE}-hard", SCHEDULE]
     ends = {name: one["StartDate"] for name, one in aws.schedules.items()}
-    assert ends == {SCHEDULE: START + 21 * HOUR, f"{SCHEDULE}-hard": START + 21.5 * HOUR}
+    hard_end = START + 21.5 * HOUR
+    assert ends == {SCHEDULE: START + 21 * HOUR, f"{SCHEDULE}-hard": hard_end, component: hard_end}
     assert list_endpoints(session)[0].expires_at == START + 21 * HOUR
 
 

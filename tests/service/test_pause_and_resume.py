@@ -350,6 +350,16 @@ def test_a_stack_that_rolls_back_is_not_turned_on_again_by_itself(aws: FakeAws, 
     assert asked == ["on"]
 
 
+def test_a_switch_that_first_mends_its_stack_is_asked_again(aws: FakeAws, pacing: Pacing) -> None:
+    session = _in_a_stack(aws)
+    pause("demo", session=session, pacing=pacing)
+    turn, answers = aws.switch, [{"state": "in-progress", "detail": "off first", "started": False}]
+    assert turn is not None
+    aws.switch = lambda event: answers.pop() if answers else turn(event)
+    resume("demo", session=session, pacing=pacing)
+    assert aws.status(aws.endpoints["demo"]) == "InService"
+
+
 @pytest.mark.parametrize("act", [pause, resume])
 def test_what_the_switch_refuses_is_told_in_its_own_words(
     aws: FakeAws, pacing: Pacing, act: Callable[..., object]

@@ -22,7 +22,6 @@ _DEFAULT_PUBLISH_S = 60
 _RATE = "rate(10 minutes)"
 _GUARD_LASTS = timedelta(days=1)
 _SCHEDULE_NAME = 64  # the most characters that EventBridge Scheduler takes
-_HARD = "-hard"
 
 
 def partition(region: str) -> str:
@@ -156,14 +155,17 @@ def _shortened(name: str, limit: int) -> str:
 
 
 def schedule_name(endpoint: str) -> str:
-    """Return the name of the schedule that ends an endpoint's life (at most 59 characters)."""
-    room = _SCHEDULE_NAME - len("peagle--lifetime") - len(_HARD)
-    return f"peagle-{_shortened(endpoint, room)}-lifetime"
+    """Return the name of the schedule that ends an endpoint's life (at most 64 characters)."""
+    return f"peagle-{_shortened(endpoint, _SCHEDULE_NAME - len('peagle--lifetime'))}-lifetime"
 
 
-def hard_schedule_name(endpoint: str) -> str:
-    """Return the name of a stack's second schedule, which deletes the endpoint itself (at most 64)."""
-    return schedule_name(endpoint) + _HARD
+def hard_schedule_name(endpoint: str, number: int | None = None) -> str:
+    """Return the name of a stack's second schedule: it deletes the endpoint itself.
+
+    With a ``number`` (from 1 on) the name of the one that deletes the inference component of that number.
+    """
+    suffix = "-hard" if number is None else f"-hard-{number}"
+    return _shortened(schedule_name(endpoint), _SCHEDULE_NAME - len(suffix)) + suffix
 
 
 def names_for(endpoint: str, digest: str, *, component: bool = False) -> Names:

@@ -14,7 +14,7 @@ from peagle_sm.service.events import Pacing, Reporter
 LOOKS_THAT_MAY_FAIL = 10
 # Downloading may take as long as starting; finding and booting an instance comes on top.
 PROVISIONING_S = 1800
-_ON_ITS_WAY = ("Creating", "Updating", "SystemUpdating", "RollingBack")
+ON_ITS_WAY = ("Creating", "Updating", "SystemUpdating", "RollingBack")
 
 
 def patience_s(startup_timeout_s: float) -> float:
@@ -59,7 +59,7 @@ def follow_endpoint(
             if facts.status == "InService":
                 _verify(facts, config, report)
                 return facts
-            if facts.status not in _ON_ITS_WAY:
+            if facts.status not in ON_ITS_WAY:
                 raise _failed(name, facts.failure_reason or f"its status is {facts.status}", facts.status)
             report("waiting", f"endpoint {name}", status=facts.status, resource=f"endpoint/{name}")
         if pacing.monotonic() >= deadline:

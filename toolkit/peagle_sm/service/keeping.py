@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from itertools import count, takewhile
 from typing import Any
 
 from peagle_sm.aws import lifetime, register
@@ -77,13 +78,14 @@ def keep(
     one = _there(session, name)
     now = pacing.clock().replace(microsecond=0)
     entry = register.get(session, name)
-    limits = _limits(session, one)
-    lease = _lease(summary_of(session, one, now, entry), one, entry, limits[0], now + length)
+    limit = _limit(one)
+    lease = _lease(summary_of(session, one, now, entry), one, entry, limit, now + length)
     if confirm is not None and not confirm(lease):
         raise PeagleError("Nothing was changed: it was not confirmed.", next_step="Run again and confirm.")
     if lease.expires_at > lease.expired_at:
-        for limit, later in reversed(list(zip(limits, (timedelta(0), HARD_LATER), strict=False))):
-            lifetime.move(session, limit, lease.expires_at + later)
+        for hard in _hard_limits(session, one):  # first, so that they never come before the other
+            lifetime.move(session, hard, lease.expires_at + HARD_LATER)
+        lifetime.move(session, limit, lease.expires_at)
     created = one.endpoint.created_at if one.endpoint else None
     register.update(session, name, lambda seen: _renewed(seen, created, lease))
     return lease
@@ -102,16 +104,26 @@ def _there(session: Session, name: str) -> Belongings:
     raise absent(session, name, one)
 
 
-def _limits(session: Session, one: Belongings) -> list[Lifetime]:
-    """The schedules that end it: a stack has two, the second deletes the endpoint itself."""
+def _limit(one: Belongings) -> Lifetime:
     if one.lifetime is None or one.lifetime.expires_at is None:
         raise PeagleError(
             f"endpoint {one.name} has no lifetime limit that could be moved.",
             next_step="Deploy it again: that arms the limit, and the endpoint stays as it is.",
             details={"name": one.name},
         )
-    hard = lifetime.get(session, hard_schedule_name(one.name)) if one.stack else None
-    return [one.lifetime] if hard is None else [one.lifetime, hard]
+    return one.lifetime
+
+
+def _hard_limits(session: Session, one: Belongings) -> list[Lifetime]:
+    """The schedules by which a stack's endpoint is deleted itself, and its components before it."""
+    if one.stack is None:
+        return []
+    numbers = takewhile(lambda row: row is not None, (_hard(session, one, n) for n in count(1)))
+    return [row for row in (*numbers, _hard(session, one, None)) if row is not None]
+
+
+def _hard(session: Session, one: Belongings, number: int | None) -> Lifetime | None:
+    return lifetime.get(session, hard_schedule_name(one.name, number))
 
 
 def _lease(

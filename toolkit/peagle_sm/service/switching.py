@@ -12,6 +12,7 @@ from peagle_sm.aws.stacks import stack_status
 from peagle_sm.core.errors import NotFound, PeagleError, PlanRefused
 from peagle_sm.core.guard_names import SWITCH
 from peagle_sm.service.events import Pacing, Phase, Reporter
+from peagle_sm.service.following import ON_ITS_WAY
 
 Way = Literal["off", "on"]
 Look = Callable[[], str | None]
@@ -49,7 +50,7 @@ class StackSwitch:
         self._settle()
         while True:
             self._ask("off")
-            status, _ = self._settle()
+            status = self._settle()
             if self._look() is None:
                 self._report(self._phase, f"stack {self._stack} has turned its endpoint off", status=status)
                 return
@@ -66,9 +67,9 @@ class StackSwitch:
         """
         self._settle()
         for _ in range(ASKED_IN_VAIN):
-            self._ask("on")
-            status, began = self._settle()
-            if self._look() == "InService":
+            began = self._ask("on")
+            status = self._settle()
+            if self._arrived():
                 self._report(self._phase, f"stack {self._stack} has turned its endpoint on", status=status)
                 return
             if began:
@@ -81,7 +82,14 @@ class StackSwitch:
             details={"stack": self._stack, "status": status},
         )
 
-    def _ask(self, way: Way) -> str:
+    def _arrived(self) -> bool:
+        """Whether the endpoint is in service, once it is no longer on its way."""
+        while (status := self._look()) in ON_ITS_WAY:
+            self._pause(f"endpoint is {status}", status)
+        return status == "InService"
+
+    def _ask(self, way: Way) -> bool:
+        """Ask the switch; return whether it began what it was asked for, or only waits for something else."""
         while True:
             try:
                 answer = lambdas.invoke(self._session, SWITCH, {"action": way, "stack": self._stack})
@@ -106,16 +114,14 @@ class StackSwitch:
             self._report(
                 self._phase, detail or f"the switch answers: {state}", resource=f"stack/{self._stack}"
             )
-            return state
+            return bool(answer.get("started", True))
 
-    def _settle(self) -> tuple[str, bool]:
-        """Wait while the stack changes; return its status then, and whether it was seen to change."""
-        began = False
+    def _settle(self) -> str:
+        """Wait while the stack changes, and return its status then."""
         while True:
             status = stack_status(self._session, self._stack) or "gone"
             if not status.endswith("_IN_PROGRESS"):
-                return status, began
-            began = True
+                return status
             self._pause(f"stack {self._stack} is {status}; endpoint: {self._look() or 'none'}", status)
 
     def _pause(self, said: str, status: str | None) -> None:
