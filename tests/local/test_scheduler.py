@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -42,6 +44,46 @@ def schedule(expression: str = "rate(10 minutes)", **changes: Any) -> Schedule:
     return replace(plain, **changes)
 
 
+class Functions:
+    """Stands in for Lambda: takes events, works a while on each, and notes which events it was given."""
+
+    def __init__(self, clock: LocalClock) -> None:
+        self.events: list[tuple[str, str, Any]] = []
+        self.done = 0
+        self.faults: list[ApiError] = []
+        self.during: Callable[[], Awaitable[None]] | None = None
+        self._clock = clock
+        self._trying: set[asyncio.Task[None]] = set()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._trying)
+
+    def send(self, name_or_arn: str, event: Any) -> None:
+        if self.faults:
+            raise self.faults.pop(0)
+        self.events.append((self._clock.now().strftime("%d %H:%M:%S"), name_or_arn.rsplit(":", 1)[-1], event))
+        task = asyncio.create_task(self._work())
+        self._trying.add(task)
+        task.add_done_callback(self._trying.discard)
+
+    def due(self) -> datetime | None:
+        return None
+
+    def start_due(self) -> None:
+        pass
+
+    async def settle(self) -> None:
+        while self._trying:
+            await asyncio.wait(set(self._trying))
+
+    async def _work(self) -> None:
+        await asyncio.sleep(0.01)
+        if self.during is not None:
+            await self.during()
+        self.done += 1
+
+
 class World:
     """A scheduler with a clock that stands still unless moved, and a record of what it did."""
 
@@ -51,12 +93,16 @@ class World:
         self.dead: list[tuple[str, str, Mapping[str, str]]] = []
         self.faults: list[ApiError] = []
         self.clock = LocalClock(wall=lambda: NOW)
+        self.functions = Functions(self.clock)
+        self.trusted = True
         self.scheduler = Scheduler(
             clock=self.clock,
             schedules=lambda: list(self.kept),
             call=self._call,
             remove=self.kept.remove,
             dead_letter=lambda *letter: self.dead.append(letter),
+            functions=self.functions,
+            trusts=lambda role, service: self.trusted and service == "scheduler.amazonaws.com",
         )
 
     async def _call(self, action: str, parameters: dict[str, Any]) -> object:
@@ -153,7 +199,7 @@ async def test_a_refusal_is_not_tried_again() -> None:
 @pytest.mark.parametrize(
     "target",
     [
-        {**TARGET, "Arn": "arn:aws:lambda:us-east-1:123456789012:function:f"},
+        {**TARGET, "Arn": "arn:aws:sqs:us-east-1:123456789012:queue"},
         {**TARGET, "Input": "{not json"},
     ],
 )
@@ -163,6 +209,103 @@ async def test_a_target_that_cannot_be_called_is_given_up(target: dict[str, Any]
     await world.scheduler.tick()
     assert world.calls == []
     assert world.dead[0][2]["ERROR_CODE"] == "ValidationException"
+
+
+FUNCTION = {**TARGET, "Arn": "arn:aws:lambda:us-east-1:123456789012:function:sweeper"}
+TELLING = {
+    "time": "<aws.scheduler.scheduled-time>",
+    "schedule": "<aws.scheduler.schedule-arn>",
+    "execution": "<aws.scheduler.execution-id>",
+    "attempt": "<aws.scheduler.attempt-number>",
+}
+
+
+async def test_a_function_gets_the_input_with_the_context_attributes_filled_in() -> None:
+    target = {**FUNCTION, "Input": json.dumps(TELLING)}
+    world = World(schedule(target=target, start=NOW + timedelta(minutes=5)))
+    await world.scheduler.advance(3600)
+    assert len(world.functions.events) == 6
+    at, name, event = world.functions.events[1]
+    assert (at, name) == ("20 12:15:00", "sweeper")
+    assert (event["time"], event["attempt"]) == ("2026-11-20T12:15:00Z", "1")
+    assert event["schedule"] == world.kept[0].arn
+    executions = {each["execution"] for _, _, each in world.functions.events}
+    assert len(executions) == 6
+
+
+async def test_a_late_event_carries_the_time_it_was_due_at() -> None:
+    target = {**FUNCTION, "Input": '{"time": "<aws.scheduler.scheduled-time>"}'}
+    world = World(schedule("at(2026-11-20T12:00:30)", target=target))
+    await world.scheduler.tick()
+    world.clock.advance(600)
+    await world.scheduler.tick()
+    assert world.functions.events == [("20 12:10:00", "sweeper", {"time": "2026-11-20T12:00:30Z"})]
+
+
+async def test_a_function_without_input_gets_scheduler_s_own_event() -> None:
+    target = {name: value for name, value in FUNCTION.items() if name != "Input"}
+    world = World(schedule(target=target))
+    await world.scheduler.tick()
+    ((_, _, event),) = world.functions.events
+    assert (event["source"], event["detail-type"]) == ("aws.scheduler", "Scheduled Event")
+    assert (event["time"], event["resources"]) == ("2026-11-20T12:00:00Z", [world.kept[0].arn])
+
+
+async def test_moving_the_clock_waits_for_the_functions_that_it_called() -> None:
+    world = World(schedule(target=FUNCTION))
+    await world.scheduler.advance(30 * 60)
+    assert len(world.functions.events) == world.functions.done == 4
+
+
+async def test_a_function_may_make_a_schedule_while_it_runs() -> None:
+    """The front lets the scheduler know of every change, so it comes back in the middle of a firing."""
+    world = World(schedule("at(2026-11-20T12:05:00)", target=FUNCTION))
+
+    async def make_another() -> None:
+        world.functions.during = None
+        world.kept.append(schedule("at(2026-11-20T12:06:00)", name="made by the function"))
+        await world.scheduler.tick()
+
+    world.functions.during = make_another
+    async with asyncio.timeout(5):
+        await world.scheduler.advance(3600)
+    assert world.times == ["20 12:06:00"]
+
+
+async def test_a_throttled_function_is_tried_again_with_the_same_execution_id() -> None:
+    target = {**FUNCTION, "Input": json.dumps(TELLING)}
+    world = World(schedule("at(2026-11-20T12:00:00)", target=target))
+    world.functions.faults = [ApiError("TooManyRequestsException", "Rate Exceeded.", 429)] * 2
+    await world.scheduler.advance(60)
+    ((at, _, event),) = world.functions.events
+    assert (at, event["attempt"], event["time"]) == ("20 12:00:03", "3", "2026-11-20T12:00:00Z")
+
+
+async def test_a_function_that_is_gone_goes_to_the_dead_letters() -> None:
+    queue = {"Arn": "arn:aws:sqs:us-east-1:123456789012:dead"}
+    world = World(schedule(target={**FUNCTION, "DeadLetterConfig": queue}))
+    world.functions.faults = [ApiError("ResourceNotFoundException", "Function not found: f", 404)]
+    await world.scheduler.tick()
+    ((to, _, about),) = world.dead
+    assert to == queue["Arn"]
+    assert (about["ERROR_CODE"], about["TARGET_ARN"]) == ("ResourceNotFoundException", FUNCTION["Arn"])
+
+
+async def test_a_role_that_is_gone_when_the_schedule_fires_stops_it() -> None:
+    queue = {"Arn": "arn:aws:sqs:us-east-1:123456789012:dead"}
+    world = World(schedule(target={**TARGET, "DeadLetterConfig": queue}))
+    world.trusted = False
+    await world.scheduler.tick()
+    assert world.calls == []
+    assert world.dead[0][2]["ERROR_CODE"] == "AccessDeniedException"
+
+
+async def test_a_jump_over_years_does_not_call_a_function_for_every_minute_of_them() -> None:
+    world = World(schedule("rate(1 minute)", target=FUNCTION))
+    await world.scheduler.advance(366 * 86_400)
+    assert len(world.functions.events) < 2_100
+    at, _, _ = world.functions.events[-1]
+    assert at == "21 12:00:00"
 
 
 @given(minutes=st.integers(1, 5000), ago=st.integers(-100_000, 100_000))
