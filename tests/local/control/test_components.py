@@ -141,6 +141,17 @@ async def test_more_copies_share_the_engine_and_none_stops_it(aws: Account) -> N
     assert (await answer(aws, "ic"))["pid"]
 
 
+async def test_a_server_that_ends_takes_an_engine_along_that_was_about_to_end(aws: Account) -> None:
+    await aws.host()
+    await aws.component()
+    await aws.until_component("InService")
+    await scale(aws, 0)
+    while (await aws.describe_component())["InferenceComponentStatus"] != "InService":
+        await asyncio.sleep(0)
+    await aws.plane.close()
+    assert aws.launcher.running == []
+
+
 async def test_copies_beyond_the_instances_wait_for_capacity(aws: Account) -> None:
     await aws.host()
     await aws.component(gpus=3)

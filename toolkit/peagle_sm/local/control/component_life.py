@@ -59,7 +59,7 @@ class ComponentLife:
         self._changed = changed
         self._transition: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
-        self._retiring: set[asyncio.Task[None]] = set()
+        self._retiring: dict[asyncio.Task[None], Engine] = {}
 
     # --- what the API asks for -----------------------------------------------------------------------
 
@@ -90,8 +90,10 @@ class ComponentLife:
         tasks = [t for t in (self._transition, self._watch, *self._retiring) if t is not None]
         for task in tasks:
             task.cancel()
+        # A task that is cancelled before it began has not stopped its engine.
+        retiring = tuple(self._retiring.values())
         await asyncio.gather(*tasks, return_exceptions=True)
-        for engine in (self.coming, self.engine):
+        for engine in (self.coming, self.engine, *retiring):
             if engine is not None:
                 await engine.stop()
 
@@ -139,9 +141,9 @@ class ComponentLife:
 
     async def _delete(self, gone: Callable[[], None]) -> None:
         await self._stop_watching()
-        engine, self.engine = self.engine, None
-        if engine is not None:
-            await _end(engine)
+        if self.engine is not None:
+            await _end(self.engine)
+        self.engine = None
         await asyncio.gather(*self._retiring, return_exceptions=True)
         await asyncio.sleep(self._timing.deleting_s)
         self.record.current_copies = 0
@@ -205,8 +207,8 @@ class ComponentLife:
                 await _end(engine)
 
         task = asyncio.create_task(retire())
-        self._retiring.add(task)
-        task.add_done_callback(self._retiring.discard)
+        self._retiring[task] = engine
+        task.add_done_callback(self._retiring.pop)
 
     async def _stop_watching(self) -> None:
         if self._watch is not None:

@@ -49,7 +49,7 @@ class Supervisor:
         self._restarts = 0
         self._transition: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
-        self._retiring: set[asyncio.Task[None]] = set()
+        self._retiring: dict[asyncio.Task[None], Fleet] = {}
 
     # --- what the API asks for -----------------------------------------------------------------------
 
@@ -86,8 +86,10 @@ class Supervisor:
         tasks = [t for t in (self._transition, self._watch, *self._retiring) if t is not None]
         for task in tasks:
             task.cancel()
+        # A task that is cancelled before it began has not stopped its fleet.
+        retiring = tuple(self._retiring.values())
         await asyncio.gather(*tasks, return_exceptions=True)
-        for fleet in (self.coming, self.fleet):
+        for fleet in (self.coming, self.fleet, *retiring):
             if fleet is not None:
                 await fleet.stop()
 
@@ -147,9 +149,9 @@ class Supervisor:
 
     async def _delete(self, gone: Callable[[], None]) -> None:
         await self._stop_watching()
-        fleet, self.fleet = self.fleet, None
-        if fleet is not None:
-            await fleet.stop()
+        if self.fleet is not None:
+            await self.fleet.stop()
+        self.fleet = None
         await asyncio.gather(*self._retiring, return_exceptions=True)
         await asyncio.sleep(self._timing.deleting_s)
         gone()
@@ -178,8 +180,8 @@ class Supervisor:
                 await fleet.stop()
 
         task = asyncio.create_task(retire())
-        self._retiring.add(task)
-        task.add_done_callback(self._retiring.discard)
+        self._retiring[task] = fleet
+        task.add_done_callback(self._retiring.pop)
 
     # --- death in service ----------------------------------------------------------------------------
 
