@@ -12,6 +12,7 @@ from aws_cdk import App, Environment
 
 from peagle_sm.core.errors import PeagleError
 from stacks.endpoint_stack import EndpointStack
+from stacks.guard.guard_stack import GuardStack
 from stacks.planning import DEFAULT_REGION, plan_for
 from stacks.specs import read_context
 
@@ -23,13 +24,13 @@ def build(app: App, environment: Mapping[str, str]) -> None:
         PeagleError: the context or a spec is not acceptable.
     """
     wanted = read_context(app.node.get_all_context())
-    region = environment.get("CDK_DEFAULT_REGION") or DEFAULT_REGION
+    region = wanted.region or environment.get("CDK_DEFAULT_REGION") or DEFAULT_REGION
     plans = [plan_for(spec, region, wanted.stand_ins) for spec in wanted.specs]
-    from stacks.guard.guard_stack import GuardStack
-
-    guard = GuardStack(app, "PeagleGuard", env=Environment(region=wanted.region))
+    there = Environment(region=wanted.region)
+    guard = GuardStack(app, env=there)
     for plan in plans:
-        EndpointStack(app, plan, wanted.email).add_stack_dependency(guard, "it imports the guard's exports")
+        stack = EndpointStack(app, plan, wanted.email, there)
+        stack.add_stack_dependency(guard, "it imports the guard's exports")
 
 
 def main() -> int:

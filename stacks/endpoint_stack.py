@@ -42,7 +42,9 @@ class EndpointStack(Stack):
     With the parameter `EndpointState` off, what bills by the hour is gone and the rest stays.
     """
 
-    def __init__(self, scope: Construct, plan: Plan, email: str | None = None) -> None:
+    def __init__(
+        self, scope: Construct, plan: Plan, email: str | None = None, env: Environment | None = None
+    ) -> None:
         """Make the stack from a plan that is not refused; its alarms write to ``email``."""
         name = guard_names.endpoint_stack(plan.names.endpoint)
         super().__init__(
@@ -50,7 +52,7 @@ class EndpointStack(Stack):
             name,
             stack_name=name,
             description=f"peagle-sm: endpoint {plan.names.endpoint} ({plan.spec.model})",
-            env=Environment(region=plan.spec.placement.region),
+            env=env,
             # without the rule the template has one parameter, and the switch has one to pass
             synthesizer=DefaultStackSynthesizer(generate_bootstrap_version_rule=False),
             analytics_reporting=False,
