@@ -10,6 +10,7 @@ from peagle_sm.local.cloudformation.resources.base import (
     Kind,
     Properties,
     ResourceContext,
+    ResourceFailure,
     generated_name,
 )
 from peagle_sm.local.cloudformation.resources.calls import (
@@ -42,7 +43,15 @@ _SETTINGS: Mapping[str, tuple[str, str, str | None]] = {
     "OwnershipControls": ("PutBucketOwnershipControls", "OwnershipControls", "DeleteBucketOwnershipControls"),
     "LoggingConfiguration": ("PutBucketLogging", "BucketLoggingStatus", None),
 }
-_KNOWN = {*_SETTINGS, "BucketName", "Tags"}
+_ACLS = {
+    "Private": "private",
+    "PublicRead": "public-read",
+    "AuthenticatedRead": "authenticated-read",
+    "LogDeliveryWrite": "log-delivery-write",
+    "BucketOwnerRead": "bucket-owner-read",
+    "BucketOwnerFullControl": "bucket-owner-full-control",
+}
+_KNOWN = {*_SETTINGS, "BucketName", "AccessControl", "Tags"}
 # What a lifecycle rule is called in a template, and in the API.
 _RULE_NAMES = {
     "Id": "ID",
@@ -87,6 +96,11 @@ class Bucket:
                 send(ctx, "s3", operation, {"Bucket": name, member: _setting(prop, new[prop])})
             elif prop in old and prop not in new:
                 _unset(ctx, name, prop, remover)
+        control, before = new.get("AccessControl", "Private"), old.get("AccessControl", "Private")
+        if control != before:
+            if control not in _ACLS:
+                raise ResourceFailure(f"AccessControl is {control}; allowed is {', '.join(_ACLS)}")
+            send(ctx, "s3", "PutBucketAcl", {"Bucket": name, "ACL": _ACLS[control]})
         tags = merged_tags(ctx, new)
         if tags:
             send(ctx, "s3", "PutBucketTagging", {"Bucket": name, "Tagging": {"TagSet": tag_list(tags)}})
