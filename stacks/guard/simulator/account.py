@@ -13,7 +13,7 @@ from stacks.guard.simulator.cloudformation import CloudFormation, Stack
 from stacks.guard.simulator.cloudwatch import Metrics
 from stacks.guard.simulator.errors import AccessDenied, DeletionRefused, Throttled
 from stacks.guard.simulator.events import Events
-from stacks.guard.simulator.sagemaker import Life, SageMaker
+from stacks.guard.simulator.sagemaker import BUSY, Life, SageMaker
 from stacks.guard.simulator.scheduler import Scheduler
 from stacks.guard.simulator.worlds import Plan, World
 
@@ -129,7 +129,9 @@ class Account:
             return
         life = self.sagemaker.live.get(plan.name)
         if life is not None and life.deleting_at is None:
-            life.components.clear()
+            if life.components and life.status(now) not in BUSY:
+                life.components.clear()
+                self.sagemaker.stop_serving(life, now)
             self.sagemaker.delete(plan.name, now, "guard")
 
     def call(self, operation: str) -> int:
@@ -139,7 +141,11 @@ class Account:
             Throttled: this one was too many.
         """
         self.calls[operation] += 1
-        if self.world.throttled_share and not self.patient and self.chance.random() < self.world.throttled_share:
+        if (
+            self.world.throttled_share
+            and not self.patient
+            and self.chance.random() < self.world.throttled_share
+        ):
             raise Throttled(f"{operation}: Rate exceeded")
         return self.events.now
 
@@ -177,5 +183,3 @@ class Account:
             self.sagemaker.delete(name, now, "user")
         except DeletionRefused:
             life.refusals.append(now)
-
-

@@ -74,7 +74,9 @@ class SchedulerClient:
         self.requests[name] = request
         start, end = seconds(_aware(request["StartDate"])), seconds(_aware(request["EndDate"]))
         if request["ScheduleExpression"] != "rate(10 minutes)":
-            raise ValueError(f"the simulator knows rate(10 minutes) only, found {request['ScheduleExpression']}")
+            raise ValueError(
+                f"the simulator knows rate(10 minutes) only, found {request['ScheduleExpression']}"
+            )
         event = json.loads(target["Input"])
         self.account.scheduler.arm(name, start, end, lambda now: self._fire(target["Arn"], event, now))
         return {"ScheduleArn": f"arn:aws:scheduler:{REGION}:{ACCOUNT}:schedule/default/{name}"}

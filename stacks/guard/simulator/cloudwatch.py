@@ -45,7 +45,7 @@ class Metrics:
         return [(minute, 4.0) for minute in self._minutes(name, begin, end, now)]
 
     def invocations(self, name: str, lane: str, begin: int, end: int, now: int) -> Points:
-        """Return how many requests arrived in each minute; idle minutes are 0 or absent, as the world says."""
+        """Return how many requests arrived in each minute; idle ones are 0 or absent."""
         return self._filled(name, begin, end, now, self._arrivals(name, lane, begin, end))
 
     def concurrency(self, name: str, lane: str, begin: int, end: int, now: int) -> Points:
@@ -96,7 +96,9 @@ class Metrics:
             stop = min(alive_to + skew - 1, end - 1, last)
             if first <= stop:
                 found.extend(range(first, stop + 1, MINUTE))
-        gaps = [gap for gap in self.rules.gaps if gap[0] < end - skew + MINUTE and gap[1] > begin - skew - MINUTE]
+        gaps = [
+            gap for gap in self.rules.gaps if gap[0] < end - skew + MINUTE and gap[1] > begin - skew - MINUTE
+        ]
         return [minute for minute in found if not _inside(minute - skew, gaps)] if gaps else found
 
     def _visible_until(self, now: int) -> int:

@@ -9,7 +9,6 @@ from typing import Any
 
 from peagle_guard.aws import Component, Page, Query, Result, Tagged
 from peagle_guard.records import Endpoint, Record
-
 from stacks.guard.simulator.account import MANAGED_BY, Account
 from stacks.guard.simulator.cloudwatch import Points
 from stacks.guard.simulator.errors import AwsFault, NoSuchEndpoint
@@ -140,7 +139,9 @@ class FakeAws:
         if self.account.metrics.failing(now):
             raise AwsFault("GetMetricData: Internal failure")
         if len(queries) > MOST_QUERIES:
-            raise AwsFault(f"The collection MetricDataQueries must not have a size greater than {MOST_QUERIES}.")
+            raise AwsFault(
+                f"The collection MetricDataQueries must not have a size greater than {MOST_QUERIES}."
+            )
         begin, stop = seconds(start), seconds(end)
         return Page(tuple(self._result(query, begin, stop, now) for query in queries))
 

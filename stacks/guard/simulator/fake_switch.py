@@ -9,7 +9,6 @@ from typing import Any
 
 from peagle_guard.records import Endpoint
 from peagle_guard.turning import NoUpdates, Stack
-
 from stacks.guard.simulator.account import Account
 from stacks.guard.simulator.errors import NoSuchEndpoint, NoSuchStack, NothingToUpdate
 from stacks.guard.simulator.fake_aws import described, moment

@@ -66,7 +66,9 @@ def errors(draft: Draft) -> None:
 
 def skewed(draft: Draft) -> None:
     """CloudWatch's clock is up to two minutes off the guard's."""
-    draft.cloudwatch = replace(draft.cloudwatch, skew_s=draft.random.choice((-1, 1)) * draft.random.randint(5, 120))
+    draft.cloudwatch = replace(
+        draft.cloudwatch, skew_s=draft.random.choice((-1, 1)) * draft.random.randint(5, 120)
+    )
 
 
 def failing(draft: Draft) -> None:
@@ -120,7 +122,10 @@ def flapping(draft: Draft) -> None:
 
     def flap(plan: Plan) -> Plan:
         ends = [traffic.ends[-1] for _, traffic in plan.traffic if traffic.ends]
-        bad = [plan.created_at + round(plan.lifetime_hours * HOUR) - 120, max(ends, default=plan.created_at) + plan.idle_s + plan.grace_s]
+        bad = [
+            plan.created_at + round(plan.lifetime_hours * HOUR) - 120,
+            max(ends, default=plan.created_at) + plan.idle_s + plan.grace_s,
+        ]
         found = []
         for _ in range(random.randint(1, 4)):
             anywhere = random.uniform(plan.created_at + plan.creating_s, draft.end)

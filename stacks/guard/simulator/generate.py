@@ -63,7 +63,9 @@ def make_world(seed: int) -> World:
 def _begin(random: Random) -> int:
     """A minute of some day in 2026; every third world begins just before a clock change."""
     if random.random() < 1 / 3:
-        day = datetime.combine(random.choice(CLOCK_CHANGES), datetime.min.time(), tzinfo=UTC) - timedelta(days=1)
+        day = datetime.combine(random.choice(CLOCK_CHANGES), datetime.min.time(), tzinfo=UTC) - timedelta(
+            days=1
+        )
     else:
         day = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=random.randrange(365))
     return int(day.timestamp()) + random.randrange(DAY // 60) * 60
@@ -164,6 +166,8 @@ def _fleet(random: Random, begin: int, end: int) -> list[Plan]:
         plan = _plan(random, f"fleet-{index:03}", begin, end)
         foreign = random.random() < 0.2
         lifetime = 1e6 if foreign else random.uniform(0.5, 3)
-        plan = replace(plan, owner="foreign" if foreign else plan.owner, lifetime_hours=lifetime, budget_usd=None)
+        plan = replace(
+            plan, owner="foreign" if foreign else plan.owner, lifetime_hours=lifetime, budget_usd=None
+        )
         plans.append(plan)
     return plans

@@ -1,4 +1,4 @@
-"""Runs the shipped guard through a world: its sweep every five minutes, its switch, its lifetime schedules."""
+"""Runs the shipped guard through a world: its sweep, its switch, its lifetime schedules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 from peagle_guard import lifetime_provider, turning
 from peagle_guard.sweep import sweep
-
 from stacks.guard.simulator.clients import SageMakerClient, SchedulerClient
 from stacks.guard.simulator.errors import AwsFault
 from stacks.guard.simulator.fake_aws import FakeAws, FakeRegister, moment, seconds
@@ -55,7 +54,7 @@ class GuardRun:
         self.endings[id(life)] = (str(record.off_by or "schedule"), marked)
 
     def sweep(self, time: int) -> None:
-        """Run one sweep with the scheduled time as its event's; AWS's faults end it, as they end the Lambda."""
+        """Run one sweep at its scheduled time; AWS's faults end it, as they end the Lambda."""
         before, size = self.account.calls.total(), len(self.account.sagemaker.live)
         try:
             report = sweep(self.aws, SETTINGS, moment(time))

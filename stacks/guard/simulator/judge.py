@@ -1,11 +1,12 @@
-"""What went wrong in a world, and what it cost: from the truth of the traffic, not from what the guard believed.
+"""What went wrong in a world, and what it cost: from the truth of the traffic alone.
 
-The promise that is judged: an endpoint is turned off for idleness only after idle plus grace without use. Use is a
-request in flight where CloudWatch shows concurrency, and an arrival where it does not; a request in flight as the
-endpoint goes is counted against the guard in both. A request is *protected* if it arrives within idle plus grace of
-the last use (or of the first InService), within the grace of the mark that was announced, or early enough that
-CloudWatch could show it before the deletion. What comes after the grace in the last minutes before the deletion,
-which CloudWatch cannot have shown to anybody, is counted apart (``late_arrivals``).
+The promise that is judged: an endpoint is turned off for idleness only after idle plus grace without use.
+Use is a request in flight where CloudWatch shows concurrency, and an arrival where it does not; a request
+in flight as the endpoint goes is counted against the guard in both. A request is *protected* if it
+arrives within idle plus grace of the last use (or of the first InService), within the grace of the mark
+that was announced, or early enough that CloudWatch could show it before the deletion. What comes after
+the grace in the last minutes before the deletion, which CloudWatch cannot have shown to anybody, is
+counted apart (``late_arrivals``).
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from stacks.guard.simulator.traffic import HOUR
 from stacks.guard.simulator.worlds import Plan, World
 
 SWEEP_S = 300
+MINUTE_S = 60
 FLUSH_S = 120
 """A datapoint's own minute, and the minute in which a sweep reads it."""
 
 HARD_S = 30 * 60
 RATE_S = 600
+LEFT_S = 4 * HOUR
 IDLE = "idle"
 
 
@@ -32,7 +35,7 @@ class Ended:
 
     life: Life
     cause: str
-    """``idle``, ``lifetime``, ``budget``, ``hours``, ``failed``, ``schedule``, ``user``, or empty: still there."""
+    """``idle``, ``lifetime``, ``budget``, ``hours``, ``failed``, ``schedule``, ``user``, or "" while it is there."""
     marked_at: int | None
     kept_until: int
     """The latest lease that reached the register, or 0."""
@@ -57,7 +60,7 @@ class Verdict:
     survivors: int = 0
     """Alive after the lifetime limit plus drain."""
     left_running: int = 0
-    """Alive at the world's end with nobody calling any more."""
+    """Alive at the world's end, quiet for more than four hours."""
     foreign: int = 0
     double: int = 0
     beyond_bound: int = 0
@@ -68,7 +71,7 @@ class Verdict:
     """For each life: minutes from its last request to its end."""
     wasted_usd: float = 0.0
     excess: list[float] = field(default_factory=list)
-    """For each life turned off for idleness with everything working: minutes of quiet above idle plus grace."""
+    """For each life turned off for idleness where everything works: quiet minutes above idle plus grace."""
     notes: list[str] = field(default_factory=list)
 
 
@@ -98,8 +101,8 @@ def requests(plan: Plan) -> list[tuple[int, int]]:
 
 def _idle(world: World, each: Ended, verdict: Verdict) -> None:
     life = each.life
-    plan, off = life.plan, life.deleting_at
-    if off is None:
+    plan, off = life.plan, life.turning_off_at
+    if off is None or life.deleting_at is None:
         return
     verdict.idle_offs += 1
     promise = plan.idle_s + plan.grace_s
@@ -125,9 +128,13 @@ def _idle(world: World, each: Ended, verdict: Verdict) -> None:
     verdict.before_return += back is not None and back <= until
     if each.kept_until > off:
         verdict.kept_killed += 1
-        verdict.notes.append(f"{plan.name} turned off for idleness at {off} though kept until {each.kept_until}")
+        verdict.notes.append(
+            f"{plan.name} turned off for idleness at {off} though kept until {each.kept_until}"
+        )
     if off < until:
-        verdict.notes.append(f"{plan.name} turned off {until - off} s early at {off} (marked {each.marked_at})")
+        verdict.notes.append(
+            f"{plan.name} turned off {until - off} s early at {off} (marked {each.marked_at})"
+        )
 
 
 def _limits(world: World, each: Ended, verdict: Verdict) -> None:
@@ -141,7 +148,7 @@ def _limits(world: World, each: Ended, verdict: Verdict) -> None:
 
 
 def _drain_s(life: Life, expires: int, off: int) -> int:
-    """What the last line may take: the switch first, the endpoint half an hour later, every ten minutes a try.
+    """What the last line may take: the switch, half an hour later the endpoint, a try every ten minutes.
 
     While AWS refuses, nobody can delete; each of its lies costs one more try, and so does a status that ends.
     """
@@ -155,14 +162,14 @@ def _drain_s(life: Life, expires: int, off: int) -> int:
 def _waste(world: World, each: Ended, verdict: Verdict) -> None:
     life = each.life
     end = life.deleting_at if life.deleting_at is not None else world.end
+    served_until = end if life.turning_off_at is None else life.turning_off_at
     if life.in_service_at >= end:
         return
-    stretches = quiet_stretches(life, end)
+    stretches = quiet_stretches(life, end, served_until)
     tail = stretches[-1][1] - stretches[-1][0] if stretches and stretches[-1][1] == end else 0
     verdict.tails.append(tail / 60)
     verdict.wasted_usd += tail / HOUR * life.plan.usd_per_hour
-    if life.deleting_at is None and not any(start > end for start, _ in requests(life.plan)):
-        verdict.left_running += 1
+    verdict.left_running += life.deleting_at is None and tail > LEFT_S
     if not world.metrics_work or not _undisturbed(world, each):
         return
     allowed = life.plan.idle_s + life.plan.grace_s
@@ -170,7 +177,9 @@ def _waste(world: World, each: Ended, verdict: Verdict) -> None:
     longest = max((min(stop, acted) - begin for begin, stop in stretches), default=0)
     if each.cause == IDLE:
         verdict.excess.append((longest - allowed) / 60)
-    if longest > allowed + 2 * SWEEP_S:
+    # A grace that is no whole number of sweeps ends between two: then CloudWatch's own delay counts too.
+    delay = world.cloudwatch.lag_s + MINUTE_S
+    if longest > allowed + 2 * SWEEP_S + (delay if life.plan.grace_s % SWEEP_S else 0):
         verdict.beyond_bound += 1
         verdict.notes.append(f"{life.plan.name} quiet for {longest - allowed} s above idle plus grace")
 
@@ -184,17 +193,17 @@ def _acted_at(each: Ended, end: int) -> int:
 
 
 def _undisturbed(world: World, each: Ended) -> bool:
-    """Whether nothing of this endpoint's own keeps it alive: leases, AWS's refusals, other people's updates."""
+    """Whether nothing of its own keeps it alive: leases, AWS's refusals, other people's updates."""
     plan = each.life.plan
     leased = any(lease.endpoint == plan.name for lease in world.leases)
     return not (leased or plan.flaps or plan.lies or plan.stack_faults or plan.fails or world.tag_lag_s)
 
 
-def quiet_stretches(life: Life, end: int) -> list[tuple[int, int]]:
-    """Return the times in service in which nothing was in flight, oldest first."""
+def quiet_stretches(life: Life, end: int, served_until: int) -> list[tuple[int, int]]:
+    """Return the times from the first InService to ``end`` in which nothing was in flight, oldest first."""
     found, quiet_from = [], life.in_service_at
     for start, stop in requests(life.plan):
-        if start >= end or start < life.in_service_at:
+        if start >= served_until or start < life.in_service_at:
             continue
         if start > quiet_from:
             found.append((quiet_from, start))
@@ -202,5 +211,3 @@ def quiet_stretches(life: Life, end: int) -> list[tuple[int, int]]:
     if quiet_from < end:
         found.append((quiet_from, end))
     return found
-
-

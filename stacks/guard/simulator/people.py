@@ -15,7 +15,6 @@ from peagle_guard.lifetime_provider import provide
 from peagle_guard.records import Record
 from peagle_guard.schedules import schedule_name
 from peagle_guard.settings import Settings
-
 from stacks.guard.simulator.account import ACCOUNT, REGION, Account, stack_name
 from stacks.guard.simulator.clients import SchedulerClient
 from stacks.guard.simulator.cloudformation import Stack
@@ -56,7 +55,7 @@ class GuardedAccount(Account):
             super().deploy(plan, now)
 
     def forget(self, name: str) -> None:
-        """Remove the schedules with the endpoint: CloudFormation by the shipped provider, the toolkit itself."""
+        """Remove the schedules with the endpoint: a stack by the shipped provider, the toolkit itself."""
         super().forget(name)
         plan = self.plans.get(name)
         if plan is not None and plan.ours:
@@ -89,7 +88,9 @@ class GuardedAccount(Account):
             return
         plan, until = life.plan, moment(lease.until)
         record = self.register.records.get(plan.name, Record(plan.name))
-        before = max(moment(life.created_at) + timedelta(hours=plan.lifetime_hours), record.expires_at or until)
+        before = max(
+            moment(life.created_at) + timedelta(hours=plan.lifetime_hours), record.expires_at or until
+        )
         expires = max(until, before)
         with self.patience():
             for request in reversed(schedules(replace(self._arming(plan, now), expires_at=expires))):

@@ -49,7 +49,8 @@ def draw(tally: Tally, rules: list[str], guard: str) -> str:
         f'aria-label="The guard and published rules, simulated">'
     )
     body = "\n".join(parts)
-    return f'{head}\n<style>{STYLE}</style>\n<rect class="paper" width="{WIDTH}" height="{height}"/>\n{body}\n</svg>\n'
+    paper = f'<rect class="paper" width="{WIDTH}" height="{height}"/>'
+    return f"{head}\n<style>{STYLE}</style>\n{paper}\n{body}\n</svg>\n"
 
 
 def _text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
@@ -57,8 +58,9 @@ def _text(x: float, y: float, words: str, kind: str = "", anchor: str = "start")
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{cls}>{escape(words)}</text>'
 
 
-def _bar(x: float, y: float, width: float, kind: str) -> str:
-    return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="16" rx="2"/>'
+def _bar(x: float, y: float, width: float, kind: str, height: float = 16) -> str:
+    size = f'width="{max(width, 0):.1f}" height="{height:.1f}"'
+    return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" {size} rx="2"/>'
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
@@ -69,7 +71,9 @@ def _killed(tally: Tally, rules: list[str], top: float) -> Iterable[str]:
     span = WIDTH - LEFT - 190
     top_share = max([0.1, *(_both(tally, rule) for rule in rules)])
     yield _text(20, top + 10, "Turned off although somebody used it, in % of all endpoints", "title")
-    yield _text(20, top + 30, "dark: a request was in flight; light: traffic came back within the grace", "small")
+    yield _text(
+        20, top + 30, "dark: a request was in flight; light: traffic came back within the grace", "small"
+    )
     for row, rule in enumerate(rules):
         y = top + 46 + ROW * row
         group = tally.rules[rule]
@@ -90,7 +94,9 @@ def _both(tally: Tally, rule: str) -> float:
 def _wasted(tally: Tally, rules: list[str], top: float) -> Iterable[str]:
     span = WIDTH - LEFT - 190
     highest = max([1.0, *(quantile(tally.rules[rule].usd, 0.95) for rule in rules)])
-    yield _text(20, top + 10, "Paid after the last request, in USD for each endpoint at 100 USD an hour", "title")
+    yield _text(
+        20, top + 10, "Paid after the last request, in USD for each endpoint at 100 USD an hour", "title"
+    )
     yield _text(20, top + 30, "bar: median of the worlds; line: 95 of 100 stay below", "small")
     for row, rule in enumerate(rules):
         y = top + 46 + ROW * row
@@ -111,12 +117,19 @@ def _above(excess: list[float], top: float) -> Iterable[str]:
     for minutes in excess:
         counts[min(max(int(minutes // 1) - first, 0), last - first - 1)] += 1
     highest = max([1, *counts])
-    yield _text(20, top + 10, "The guard where everything works: minutes of quiet above idle plus grace", "title")
-    yield _text(20, top + 30, f"{len(excess):,} endpoints turned off for idleness; dashed: the promise, two sweeps", "small")
+    yield _text(
+        20, top + 10, "The guard where everything works: minutes of quiet above idle plus grace", "title"
+    )
+    yield _text(
+        20,
+        top + 30,
+        f"{len(excess):,} endpoints turned off for idleness; dashed: the promise, two sweeps",
+        "small",
+    )
     for index, count in enumerate(counts):
         height = 130 * count / highest
         x = LEFT + index * width
-        yield f'<rect class="ours" x="{x + 1:.1f}" y="{base - height:.1f}" width="{width - 2:.1f}" height="{height:.1f}"/>'
+        yield _bar(x + 1, base - height, width - 2, "ours", height)
         if (first + index) % 2 == 0:
             yield _text(x, base + 18, str(first + index), "small", "middle")
     yield _line(LEFT, base, LEFT + width * (last - first), base, "axis")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from stacks.guard.simulator.rivals import RIVALS
@@ -25,13 +26,15 @@ class Provenance:
     commit: str
     seconds: float
     """Wall time of the run."""
+    jobs: int = 1
+    """Processes at once."""
 
 
 def by_rule(tally: Tally) -> list[str]:
     """Return the table that compares the rules."""
     lines = [
-        "| rule | endpoints | killed in flight | killed before traffic within the grace | alive after the lifetime limit "
-        "| left running | foreign deleted | double actions | USD after the last request: median (95%) |",
+        "| rule | endpoints | killed in flight | killed before traffic within the grace "
+        "| alive after the lifetime limit | left running | foreign deleted | double actions | USD after the last request: median (95%) |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for rule in RULES:
@@ -54,8 +57,8 @@ def _count(group: Group, name: str) -> str:
 def by_fault(tally: Tally) -> list[str]:
     """Return the guard's table by what goes wrong in the world; a world with two faults is in two rows."""
     lines = [
-        "| what goes wrong | worlds | endpoints | turned off for idleness | promises broken | caught in the last minutes "
-        "| quiet minutes at the end: median (95%) |",
+        "| what goes wrong | worlds | endpoints | turned off for idleness | promises broken "
+        "| caught in the last minutes | quiet minutes at the end: median (95%) |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for fault in sorted(tally.faults):
@@ -63,8 +66,8 @@ def by_fault(tally: Tally) -> list[str]:
         broken = sum(group.counts[name] for name in BROKEN)
         tails = f"{quantile(group.tails, 0.5):,.0f} ({quantile(group.tails, 0.95):,.0f})"
         lines.append(
-            f"| {fault} | {group.worlds:,} | {group.counts['lives']:,} | {group.counts['idle_offs']:,} | {broken} "
-            f"| {group.counts['late_arrivals']} | {tails} |"
+            f"| {fault} | {group.worlds:,} | {group.counts['lives']:,} | {group.counts['idle_offs']:,} "
+            f"| {broken} | {group.counts['late_arrivals']} | {tails} |"
         )
     return lines
 
@@ -74,10 +77,14 @@ def sweeps(tally: Tally) -> list[str]:
     bands = ((1, 1), (2, 4), (5, 100), (101, 200), (201, 300))
     lines = ["| endpoints in the account | sweeps | calls: median | calls: most |", "|---:|---:|---:|---:|"]
     for low, high in bands:
-        found = [n for size, calls in tally.sweeps.calls.items() if low <= size <= high for n in calls]
+        found = Counter[int]()
+        for size, calls in tally.sweeps.calls.items():
+            if low <= size <= high:
+                found.update(calls)
         if found:
             label = str(low) if low == high else f"{low} to {high}"
-            lines.append(f"| {label} | {len(found):,} | {quantile(found, 0.5):,.0f} | {max(found):,} |")
+            middle = quantile(found.elements(), 0.5)
+            lines.append(f"| {label} | {found.total():,} | {middle:,.0f} | {max(found):,} |")
     return lines
 
 
@@ -102,9 +109,9 @@ def section(tally: Tally, provenance: Provenance) -> str:
     group = tally.rules[GUARD]
     lines = [
         BEGIN,
-        f"{provenance.worlds:,} worlds, seed {provenance.seed}, {group.counts['lives']:,} endpoint lives of ours; "
-        f"{provenance.date}, commit {provenance.commit}, Python {provenance.python}, "
-        f"{provenance.seconds:,.0f} s on one core. Again: `{provenance.command}`.",
+        f"{provenance.worlds:,} worlds, seed {provenance.seed}, {group.counts['lives']:,} endpoint lives "
+        f"of ours; {provenance.date}, commit {provenance.commit}, Python {provenance.python}, "
+        f"{provenance.seconds:,.0f} s in {_processes(provenance.jobs)}. Again: `{provenance.command}`.",
         "",
         "![The guard and the published rules](guard.svg)",
         "",
@@ -114,8 +121,8 @@ def section(tally: Tally, provenance: Provenance) -> str:
         "",
         *promises(tally),
         "",
-        f"Caught in the last minutes: {group.counts['late_arrivals']} lives (what that is stands below). In flight when a "
-        f"limit (lifetime, budget, hours) cut, drain over: {group.counts['cut_at_limit']} lives, by design.",
+        f"Caught in the last minutes: {group.counts['late_arrivals']} lives (what that is stands below). "
+        f"In flight when a limit (lifetime, budget, hours) cut, drain over: {group.counts['cut_at_limit']} lives, by design.",
         "",
         "The guard by what goes wrong (a world with two faults stands in two rows):",
         "",
@@ -129,6 +136,10 @@ def section(tally: Tally, provenance: Provenance) -> str:
     return "\n".join(lines)
 
 
+def _processes(jobs: int) -> str:
+    return "one process" if jobs == 1 else f"{jobs} processes"
+
+
 def replaced(document: str, part: str) -> str:
     """Return the document with its generated part replaced.
 
@@ -136,6 +147,8 @@ def replaced(document: str, part: str) -> str:
         ValueError: the document has no place for it.
     """
     if BEGIN not in document or END not in document:
-        raise ValueError(f"docs/guard.md: the lines {BEGIN!r} and {END!r} are missing; put them where the tables belong")
+        raise ValueError(
+            f"docs/guard.md: the lines {BEGIN!r} and {END!r} are missing; put them where the tables belong"
+        )
     before, _, rest = document.partition(BEGIN)
     return before + part + rest.partition(END)[2]

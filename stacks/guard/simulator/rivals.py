@@ -1,7 +1,7 @@
 """The rules that others publish, each as a small pure function: is this endpoint to be deleted now?
 
-Read in November 2026. Each rule gets what its source looks at, with the endpoint's own idle time as its window,
-and is run every five minutes, which is more often than most of the sources run.
+Read in November 2026. Each rule gets what its source looks at, with the endpoint's own idle time as its
+window, and is run every five minutes, which is more often than most of the sources run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a rule can see of one endpoint that is InService. A sum is None where CloudWatch has no datapoint."""
+    """What a rule can see of an endpoint that is InService; a sum is None where there is no datapoint."""
 
     now: int
     expires_at: int | None
@@ -67,19 +67,19 @@ RIVALS: tuple[Rival, ...] = (
     Rival(
         "a missing metric is idle",
         missing_is_idle,
-        "public Lambdas, e.g. globaldatanet/detect-idle-sagemaker-endpoints (first variant, no datapoint = idle, "
-        "first 100 endpoints); Cloud Custodian's metrics filter with `missing-value: 0`",
+        "public Lambdas, e.g. globaldatanet/detect-idle-sagemaker-endpoints (first variant, no datapoint "
+        "= idle, first 100 endpoints); Cloud Custodian's metrics filter with `missing-value: 0`",
     ),
     Rival(
         "Invocations by EndpointName alone",
         endpoint_name_only,
-        "public Lambdas that query Invocations without VariantName, e.g. Sid12111/sagemaker-lambda-ml-deployment "
-        "(there for display): AWS publishes no such series, and nothing sums to 0",
+        "public Lambdas that query Invocations without VariantName, e.g. "
+        "Sid12111/sagemaker-lambda-ml-deployment (there for display): AWS publishes no such series, and nothing sums to 0",
     ),
     Rival(
         "one look, no grace",
         one_look,
-        "alarms and filters that skip missing data (Cloud Custodian's metrics filter as it is by default) and "
+        "alarms and filters that skip missing data (Cloud Custodian's metrics filter by default) and "
         "delete at the first zero",
     ),
     Rival(

@@ -34,7 +34,7 @@ class Life:
     double_actions: int = 0
     """Deletions asked for while one was under way."""
     turning_off_at: int | None = None
-    """When the first of its components, or it itself, began to go."""
+    """When the first of its components, or it itself, began to go: from then on requests fail."""
 
     @property
     def expires_at(self) -> int:
@@ -126,19 +126,25 @@ class SageMaker:
         for life in self.live.values():
             if component in life.components:
                 if life.status(now) in BUSY:
-                    raise DeletionRefused(f"Cannot delete inference component {component}: endpoint in progress")
+                    raise DeletionRefused(
+                        f"Cannot delete inference component {component}: endpoint in progress"
+                    )
                 life.components.remove(component)
-                life.turning_off_at = life.turning_off_at or now
+                self.stop_serving(life, now)
                 return
         raise NoSuchEndpoint(f"Could not find inference component {component}")
 
-    def _end(self, life: Life, now: int, by: str) -> None:
-        life.deleting_at, life.ended_by = now, by
+    def stop_serving(self, life: Life, now: int) -> None:
+        """Note that from now on requests fail, and nothing is measured."""
         life.turning_off_at = life.turning_off_at or now
-        self.ending(life)
         served = self.metrics.served[life.plan.name]
         if served.alive and served.alive[-1][1] == FOREVER:
             served.alive[-1][1] = max(now, served.alive[-1][0])
+
+    def _end(self, life: Life, now: int, by: str) -> None:
+        life.deleting_at, life.ended_by = now, by
+        self.stop_serving(life, now)
+        self.ending(life)
         self.events.at(now + life.plan.drain_s, lambda moment: self._gone(life, moment))
 
     def _gone(self, life: Life, now: int) -> None:

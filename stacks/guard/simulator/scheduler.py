@@ -11,7 +11,7 @@ from stacks.guard.simulator.events import Events
 RATE_S = 600
 
 Target = Callable[[int], None]
-"""Called at each firing; an AwsFault it raises goes to the dead-letter queue, and the next firing comes all the same."""
+"""Called at each firing; an AwsFault goes to the dead-letter queue, and the next firing comes anyway."""
 
 
 @dataclass(slots=True)

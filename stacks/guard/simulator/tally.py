@@ -1,4 +1,4 @@
-"""Adds up the verdicts of many worlds; two tallies can be joined, so that worlds may run in several processes."""
+"""Adds up the verdicts of many worlds; tallies can be joined, so that worlds may run in several processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,16 @@ COUNTS = (
     "kept_killed",
 )
 
-BROKEN = ("in_flight", "before_return", "too_early", "survivors", "foreign", "double", "beyond_bound", "kept_killed")
+BROKEN = (
+    "in_flight",
+    "before_return",
+    "too_early",
+    "survivors",
+    "foreign",
+    "double",
+    "beyond_bound",
+    "kept_killed",
+)
 """What must be 0 for the guard."""
 
 CLEAR = "nothing wrong"
@@ -70,27 +79,30 @@ class Group:
 class Sweeps:
     """What the guard's sweeps asked of AWS, by the number of endpoints in the account."""
 
-    calls: dict[int, list[int]] = field(default_factory=dict)
+    calls: dict[int, Counter[int]] = field(default_factory=dict)
+    """By the number of endpoints: how many sweeps made how many calls."""
 
     def add(self, endpoints: int, calls: int) -> None:
         """Add one sweep."""
-        self.calls.setdefault(endpoints, []).append(calls)
+        self.calls.setdefault(endpoints, Counter())[calls] += 1
 
     def join(self, other: Sweeps) -> None:
         """Add another's sweeps."""
         for endpoints, calls in other.calls.items():
-            self.calls.setdefault(endpoints, []).extend(calls)
+            self.calls.setdefault(endpoints, Counter()).update(calls)
 
 
 @dataclass(slots=True)
 class Tally:
-    """All results of a run: by rule, by fault for the guard, sweeps, and the worlds in which it broke a promise."""
+    """All results: by rule, by fault, the sweeps, and the worlds in which the guard broke a promise."""
 
     rules: dict[str, Group] = field(default_factory=dict)
     faults: dict[str, Group] = field(default_factory=dict)
     sweeps: Sweeps = field(default_factory=Sweeps)
     broken: list[tuple[int, str]] = field(default_factory=list)
     """(seed, what) for each world in which the guard broke a promise."""
+    crashes: list[str] = field(default_factory=list)
+    """Failures of the guard's own code that were no fault of AWS."""
 
     def add_rival(self, rule: str, verdict: Verdict) -> None:
         """Add one world under a published rule."""
@@ -112,6 +124,7 @@ class Tally:
                 mine.setdefault(name, Group()).join(group)
         self.sweeps.join(other.sweeps)
         self.broken.extend(other.broken)
+        self.crashes.extend(other.crashes)
 
 
 def quantile(values: Iterable[float], share: float) -> float:

@@ -1,4 +1,4 @@
-"""Timetables for worlds, with their open times worked out here, apart from the guard's own reading of them."""
+"""Timetables for worlds; their open times are worked out here, apart from the guard's own reading."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The traffic of an endpoint: when requests arrive and how long they last.
 
-Shapes: steady, office hours, bursts, one long stream, streams back to back, a trickle, traffic that comes back
-within the grace, and none. No request lasts longer than eight minutes, SageMaker's limit for a stream.
+Shapes: steady, office hours, bursts, one long stream, streams back to back, a trickle, traffic that comes
+back within the grace, and none. No request lasts longer than eight minutes, SageMaker's limit for a
+stream.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ def trickle(random: Random, span: Span) -> Requests:
 
 
 def returning(random: Random, span: Span) -> Requests:
-    """A busy while, silence longer than idle, and back again within the grace; several times, then the end."""
+    """A busy while, silence longer than idle, back within the grace; several times, then the end."""
     found, moment = [], span.begin + random.uniform(0, HOUR)
     for _ in range(random.randint(1, 5)):
         for _ in range(random.randint(1, 12)):

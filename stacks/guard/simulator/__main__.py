@@ -1,0 +1,90 @@
+"""``scripts/simulate-guard``: run the worlds, print the tables, write docs/guard.md and docs/guard.svg."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from stacks.guard.simulator import picture, report
+from stacks.guard.simulator.campaign import campaign
+from stacks.guard.simulator.tally import Tally
+
+ROOT = Path(__file__).resolve().parents[3]
+SHOWN = 20
+"""Broken worlds that are named on the screen."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the simulator; 1 where the guard broke a promise in any world."""
+    given = _parser().parse_args(arguments)
+    began = time.monotonic()
+    tally = campaign(given.worlds, given.seed, given.jobs, lambda done, s: _progress(done, given.worlds, s))
+    part = report.section(tally, _provenance(given, time.monotonic() - began))
+    print(part)
+    if not given.print_only:
+        _write(given.out, part, tally)
+    for seed, what in tally.broken[:SHOWN]:
+        print(f"world {seed}: {what}", file=sys.stderr)
+    for crash in tally.crashes[:SHOWN]:
+        print(f"the guard's own code failed: {crash}", file=sys.stderr)
+    failed = len(tally.broken) + len(tally.crashes)
+    print(f"simulate-guard: {given.worlds:,} worlds, {failed} with a broken promise", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="scripts/simulate-guard",
+        description="Simulates the guard and the rules that others publish over seeded worlds, and writes "
+        "docs/guard.md and docs/guard.svg. Ends with 1 where the guard breaks a promise.",
+    )
+    parser.add_argument("--worlds", type=_count, default=10_000, help="how many worlds [default: 10000]")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first world [default: 0]")
+    parser.add_argument("--jobs", type=_count, default=1, help="processes at once [default: 1]")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs", help="folder of guard.md [default: docs]")
+    parser.add_argument("--print-only", action="store_true", help="write no file")
+    return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"found {text!r}; allowed: a whole number, at least 1")
+    return int(text)
+
+
+def _progress(done: int, worlds: int, seconds: float) -> None:
+    left = seconds / done * (worlds - done)
+    print(f"{done:,} of {worlds:,} worlds, {seconds:,.0f} s, about {left:,.0f} s left", file=sys.stderr)
+
+
+def _provenance(given: argparse.Namespace, seconds: float) -> report.Provenance:
+    head = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return report.Provenance(
+        command=f"scripts/simulate-guard --worlds {given.worlds} --seed {given.seed}",
+        worlds=given.worlds,
+        seed=given.seed,
+        date=datetime.now(UTC).date().isoformat(),
+        python=platform.python_version(),
+        commit=head.stdout.strip() or "unknown",
+        seconds=seconds,
+        jobs=given.jobs,
+    )
+
+
+def _write(folder: Path, part: str, tally: Tally) -> None:
+    document = folder / "guard.md"
+    text = report.replaced(document.read_text(encoding="utf-8"), part)
+    document.write_text(text, encoding="utf-8")
+    drawn = picture.draw(tally, report.RULES, report.GUARD)
+    (folder / "guard.svg").write_text(drawn, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
