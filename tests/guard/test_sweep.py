@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -116,3 +117,81 @@ def test_a_second_sweep_at_the_same_time_is_left_out() -> None:
     assert run(aws, 0).skipped == "another sweep is running"
     aws.register.lock_until = at(0)
     assert run(aws, 0).skipped is None
+
+
+# --- the timetable ------------------------------------------------------------------------------------
+
+
+def test_a_days_timetable_through_the_stack() -> None:
+    """Off at 19:00 with a notice before, on at 08:00 once, and not again after it idled off."""
+    aws = FakeAws()
+    tags = {"idle_minutes": "30", "max_lifetime_hours": "100", "stack": "Peagle-chat"}
+    aws.add("chat", hours="Mon-Fri 08:00-19:00 UTC", **tags)
+    done: list[tuple[str, str]] = []
+    for minutes in range(0, 48 * 60, 5):
+        now = at(minutes)
+        if minutes == 24 * 60 + 10:
+            aws.change("chat", status="InService", modified_at=now)
+        if now.day == START.day:
+            aws.traffic_points("chat", now - 5 * MINUTE, now)
+        else:
+            aws.idle_points("chat", now - 5 * MINUTE, now)
+        run(aws, minutes)
+        done += [(f"{when:%a %H:%M}", what) for when, what, _ in aws.deeds]
+        aws.deeds.clear()
+    assert done == [("Mon 19:10", "stack-off"), ("Tue 08:00", "stack-on"), ("Tue 08:50", "stack-off")]
+    subjects = [
+        f"{when:%a %H:%M} {subject.removeprefix('peagle-sm: chat ')}" for when, subject, _ in aws.notices
+    ]
+    assert subjects == [
+        "Mon 18:30 will be turned off (hours)",
+        "Mon 19:15 is off (hours)",
+        "Tue 08:40 is idle and will be turned off",
+        "Tue 08:55 is off (idle)",
+    ]
+
+
+def test_an_endpoint_without_a_stack_is_woken_by_the_lifetime_function() -> None:
+    aws = FakeAws()
+    aws.add("chat", hours="Mon-Fri 08:00-19:00 UTC", max_lifetime_hours="100")
+    for minutes in (0, 11 * 60, 11 * 60 + 5, 24 * 60, 24 * 60 + 5):
+        run(aws, minutes)
+    assert [what for _, what, _ in aws.deeds] == ["delete", "create"]
+    assert aws.invoked[-1][2] == {
+        "action": "wake",
+        "endpoint": "chat",
+        "config": "chat-1",
+        "time": at(24 * 60).isoformat(),
+    }
+    # A name that somebody pauses by hand stays off.
+    aws.change("chat", status="InService")
+    for minutes in (35 * 60, 35 * 60 + 5):
+        run(aws, minutes)
+    aws.register.write("chat", paused=True)
+    run(aws, 48 * 60)
+    assert [what for _, what, _ in aws.deeds] == ["delete", "create", "delete"]
+
+
+def test_waking_that_fails_is_told_after_the_third_try() -> None:
+    aws = FakeAws()
+    aws.add("chat", hours="Mon-Fri 08:00-19:00 UTC", stack="Peagle-chat", max_lifetime_hours="100")
+    for minutes in (0, 11 * 60, 11 * 60 + 5):
+        run(aws, minutes)
+    aws.stacks.clear()
+    failures = []
+    for minutes in range(24 * 60, 25 * 60, 5):
+        aws.now = at(minutes)
+        failures += sweep(aws, SETTINGS, aws.now).failures
+    assert len(failures) == 3
+    assert "there is no stack Peagle-chat" in failures[0]
+    assert aws.notices[-1][1] == "peagle-sm: chat could not be turned on"
+
+
+def test_a_limit_that_somebody_moved_leaves_no_trace() -> None:
+    aws = FakeAws()
+    aws.add("chat", age=2 * HOUR, max_lifetime_hours="2", stack="Peagle-chat")
+    aws.stacks["Peagle-chat"] = replace(aws.stacks["Peagle-chat"], status="UPDATE_IN_PROGRESS")
+    assert entry(run(aws, 0)).action == "turn-off"
+    aws.register.write("chat", keep_until=at(60), expires_at=at(60))
+    assert entry(run(aws, 5)).action == "none"
+    assert aws.register.records["chat"].off_by is None

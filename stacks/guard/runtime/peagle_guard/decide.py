@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from peagle_guard.decide_gone import decide_gone
-from peagle_guard.limits import Limit, next_limit
+from peagle_guard.limits import Limit, expires_at, next_limit
 from peagle_guard.records import (
     BUSY,
     Action,
@@ -42,7 +42,7 @@ def decide(
     record = track(endpoint, lifecycle, record, now)
     limit = next_limit(endpoint, lifecycle, record, now)
     decision = _decide(endpoint, lifecycle, record, evidence, now, limit)
-    return replace(decision, expires_at=limit.at)
+    return replace(decision, expires_at=expires_at(endpoint, lifecycle, record))
 
 
 def _decide(
@@ -54,12 +54,16 @@ def _decide(
         return _turn_off(record, OffBy.FAILED, "it failed, serves nothing and may be billed", now, told=False)
     if now >= limit.at:
         return _at_limit(endpoint, record, evidence, now, limit)
-    if now >= limit.warn_from and (record.warned_at is None or record.warned_at < limit.warn_from):
-        warned = replace(record, warned_at=now)
-        return Decision(
-            Action.WARN, f"its {limit.by} limit is near", warned, Tell.LIMIT_SOON, limit.by, limit.at
-        )
-    return _on_evidence(endpoint, lifecycle, record, evidence, now)
+    if record.off_by not in (None, OffBy.IDLE):
+        # It was to be turned off by a limit that somebody has moved since.
+        record = replace(record, off_at=None, off_by=None, hours_off=False)
+    decision = _on_evidence(endpoint, lifecycle, record, evidence, now)
+    warned = record.warned_at is not None and record.warned_at >= limit.warn_from
+    if warned or now < limit.warn_from or decision.action in (Action.MARK, Action.TURN_OFF):
+        return decision
+    noted = replace(decision.record, warned_at=now)
+    reason = f"its {limit.by} limit is near; {decision.reason}"
+    return Decision(Action.WARN, reason, noted, Tell.LIMIT_SOON, limit.by, limit.at)
 
 
 def _at_limit(

@@ -76,7 +76,6 @@ def schedules(arming: Arming) -> list[dict[str, Any]]:
         "action": "off",
         "stack": arming.stack,
         "expires_at": _iso(arming.expires_at),
-        "reason": "lifetime",
     }
     hard_at = arming.expires_at + HARD_AFTER
     return [
