@@ -82,7 +82,10 @@ _CONFIGS = arn("sagemaker", "endpoint-config/*")
 _MODELS = arn("sagemaker", "model/*")
 _COMPONENTS = arn("sagemaker", "inference-component/*")
 _STACKS = arn("cloudformation", f"stack/{names.ENDPOINT_STACK_PREFIX}*/*")
-_SCHEDULES = arn("scheduler", "schedule/default/peagle-*")
+# Not the guard's own sweep, whose name has none of these ends.
+_SCHEDULES = [
+    arn("scheduler", f"schedule/default/peagle-{end}") for end in ("*-lifetime", "*-hard", "*-hard-*")
+]
 _DEAD_LETTERS = arn("sqs", names.DEAD_LETTERS)
 
 
@@ -194,7 +197,7 @@ def switch() -> list[Statement]:
             [arn("application-autoscaling", "scalable-target/*")],
             {"StringEquals": {"application-autoscaling:service-namespace": "sagemaker"}},
         ),
-        allow("EndLifetimes", ["scheduler:GetSchedule", "scheduler:DeleteSchedule"], [_SCHEDULES]),
+        allow("EndLifetimes", ["scheduler:GetSchedule", "scheduler:DeleteSchedule"], _SCHEDULES),
     ]
 
 
@@ -224,7 +227,7 @@ def lifetime_provider() -> list[Statement]:
                 "scheduler:UpdateSchedule",
                 "scheduler:DeleteSchedule",
             ],
-            [_SCHEDULES],
+            _SCHEDULES,
         ),
         pass_role("PassSchedulerRole", _SCHEDULER_ROLE, "scheduler"),
         allow("WakeEndpoint", ["sagemaker:CreateEndpoint"], [_ENDPOINTS], {"StringEquals": _MADE_OURS}),

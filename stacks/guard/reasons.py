@@ -12,7 +12,10 @@ _NO_RESOURCE_LEVEL = "AWS knows no resource for these calls, which only read: "
 _ANY_NAME = "Users choose the names of their endpoints, so the name cannot be narrowed. "
 _ONLY_TAGGED = "Deletion is conditioned on the tag peagle-sm:managed-by = peagle-sm."
 _OWN_LOG = "Lambda names the streams inside the function's own log group."
-_OUR_SCHEDULES = "Lifetime schedules are named peagle-<endpoint>-lifetime, in the default group only."
+_OUR_SCHEDULES = (
+    "Lifetime schedules are named after their endpoint and end in -lifetime, -hard or -hard-<number>; "
+    "the guard's own sweep does not. "
+)
 _NETWORK = (
     "A VPC belongs to a spec, which the guard does not know; ids are AWS's own. "
     "The container itself is isolated from it."
@@ -22,7 +25,10 @@ _SAGEMAKER = "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:"
 _LOGS = "arn:<AWS::Partition>:logs:<AWS::Region>:<AWS::AccountId>:log-group:"
 _EC2 = "arn:<AWS::Partition>:ec2:<AWS::Region>:<AWS::AccountId>:"
 _STACKS = "arn:<AWS::Partition>:cloudformation:<AWS::Region>:<AWS::AccountId>:stack/Peagle-*/*"
-_SCHEDULES = "arn:<AWS::Partition>:scheduler:<AWS::Region>:<AWS::AccountId>:schedule/default/peagle-*"
+_SCHEDULES = tuple(
+    f"arn:<AWS::Partition>:scheduler:<AWS::Region>:<AWS::AccountId>:schedule/default/peagle-{end}"
+    for end in ("*-lifetime", "*-hard", "*-hard-*")
+)
 _SCALING = "arn:<AWS::Partition>:application-autoscaling:<AWS::Region>:<AWS::AccountId>:scalable-target/*"
 
 _DELETED = {
@@ -45,7 +51,7 @@ WILDCARDS: dict[str, dict[str, str]] = {
         f"{_LOGS}/aws/lambda/peagle-guard-switch:*": _OWN_LOG,
         _STACKS: "Stacks are named Peagle-<endpoint>; after it stands the id that CloudFormation adds. "
         "Only the switch may update them, without another role or template address.",
-        _SCHEDULES: _OUR_SCHEDULES + " It removes the schedule of an endpoint that is gone.",
+        **dict.fromkeys(_SCHEDULES, _OUR_SCHEDULES + "It removes those of an endpoint that is gone."),
         _SCALING: "AWS gives scalable targets ids of its own; the condition allows those of SageMaker only.",
     },
     "ModelProviderRole": {
@@ -58,7 +64,7 @@ WILDCARDS: dict[str, dict[str, str]] = {
         f"{_SAGEMAKER}endpoint-config/*": _ANY_NAME
         + "An endpoint may be made from a config with our tag only.",
         f"{_LOGS}/aws/lambda/peagle-guard-lifetime:*": _OWN_LOG,
-        _SCHEDULES: _OUR_SCHEDULES,
+        **dict.fromkeys(_SCHEDULES, _OUR_SCHEDULES + "It arms and removes them."),
     },
     "SchedulerRole": _DELETED,
     "ExecutionRole": {

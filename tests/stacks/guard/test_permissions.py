@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
 
 from peagle_sm.core import guard_names as names
+from peagle_sm.core.payloads import hard_schedule_name, schedule_name
 from tests.stacks.guard import rules
 
 Template = dict[str, Any]
@@ -123,3 +125,17 @@ def test_the_execution_role_reads_models_and_writes_none(template: Template) -> 
     s3 = {one for one in granted if one.startswith("s3:")}
     assert s3 == {"s3:GetObject", "s3:ListBucket"}
     assert not {one for one in granted if one.startswith(("sagemaker:", "iam:", "ssm:", "secretsmanager:"))}
+
+
+def test_no_function_can_touch_the_guards_own_sweep(template: Template) -> None:
+    own = f"schedule/default/{names.SWEEP_SCHEDULE}"
+    patterns = {
+        resource.partition(":${AWS::AccountId}:")[2]
+        for _, statement in rules.statements(template)
+        for resource in rules.resources(statement)
+        if ":schedule/" in resource
+    }
+    assert patterns
+    assert not [pattern for pattern in patterns if fnmatchcase(own, pattern)]
+    for made in (schedule_name("demo"), hard_schedule_name("e" * 63), hard_schedule_name("e" * 63, 12)):
+        assert any(fnmatchcase(f"schedule/default/{made}", pattern) for pattern in patterns)
