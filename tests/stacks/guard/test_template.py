@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -173,3 +174,14 @@ def test_cfn_lint_finds_nothing(template: Template) -> None:
 def test_cfn_lint_finds_a_planted_fault(template: Template) -> None:
     template["Resources"]["Sweeper"]["Properties"]["MemorySise"] = 512
     assert any("MemorySise" in found for found in _lint(template))
+
+
+def test_the_document_explains_each_resource_permission_and_finding(template: Template) -> None:
+    from stacks.guard.reasons import OTHERS
+    from tests.stacks.guard import rules
+
+    text = (Path(__file__).parents[3] / "docs" / "stacks-guard.md").read_text(encoding="utf-8")
+    told = {*template["Resources"], *template["Parameters"]}
+    told |= {statement["Sid"] for _, statement in rules.statements(template)}
+    told |= {finding.removeprefix("AwsSolutions::") for found in OTHERS.values() for finding in found}
+    assert sorted(name for name in told if f"`{name}`" not in text) == []
