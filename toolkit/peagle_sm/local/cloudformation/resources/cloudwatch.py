@@ -69,12 +69,12 @@ class Dashboard:
     def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
         """Put the dashboard."""
         name = properties.get("DashboardName") or generated_name(ctx, logical_id, 255)
-        self._put(ctx, name, properties)
+        self._put(ctx, name, properties, tag_list(merged_tags(ctx, properties)) or None)
         return Created(name)
 
     def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
-        """Put the new dashboard over the old one."""
-        self._put(ctx, physical_id, new)
+        """Put the new dashboard over the old one; moto has no way to change a dashboard's tags."""
+        self._put(ctx, physical_id, new, None)
         return Created(physical_id)
 
     def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
@@ -82,8 +82,10 @@ class Dashboard:
         with gone_is_fine("ResourceNotFound", "DashboardNotFoundError"):
             send(ctx, "cloudwatch", "DeleteDashboards", {"DashboardNames": [physical_id]})
 
-    def _put(self, ctx: ResourceContext, name: str, properties: Properties) -> None:
-        request = {"DashboardName": name, "DashboardBody": properties["DashboardBody"]}
+    def _put(
+        self, ctx: ResourceContext, name: str, properties: Properties, tags: list[dict[str, str]] | None
+    ) -> None:
+        request = {"DashboardName": name, "DashboardBody": properties["DashboardBody"], "Tags": tags}
         send(ctx, "cloudwatch", "PutDashboard", request)
 
 
