@@ -103,7 +103,9 @@ def test_the_version() -> None:
     assert run("--version").stdout == f"peagle-sm {__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["deploy", "--help"], ["local", "--help"], ["plna"], ["keep", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["deploy", "--help"], ["local", "--help"], ["plna"], ["keep", "--help"]]
+)
 def test_help_pages_and_mistakes_import_nothing_heavy(arguments: list[str]) -> None:
     program = (
         "import json, sys\n"
