@@ -130,6 +130,7 @@ class FakeAws:
     def add(self, name: str, *, status: str = "InService", age: timedelta = timedelta(), **tags: str) -> None:
         """Add an endpoint of ours that was created ``age`` ago; a tag ``stack`` makes its stack too."""
         created = self.now - age
+        tags = {key: value for key, value in tags.items() if value}
         view = Endpoint(
             name=name,
             arn=arn_of(name),

@@ -26,7 +26,7 @@ class Session(boto3.Session):
         super().__init__("key", "secret", region_name="us-east-1")
         self.stubs: dict[str, Stubber] = {}
 
-    def client(self, service_name: str, *args: Any, **more: Any) -> Any:  # type: ignore[override]
+    def client(self, service_name: str, *args: Any, **more: Any) -> Any:
         made = super().client(service_name, *args, **more)  # type: ignore[call-overload]
         self.stubs[service_name] = Stubber(made)
         self.stubs[service_name].activate()

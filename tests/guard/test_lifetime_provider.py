@@ -176,8 +176,9 @@ class FakeEndpoints:
     def create_endpoint(self, **parameters: Any) -> Any:
         assert "peagle-chat-lifetime" in self.scheduler.schedules, "armed first"
         if self.refusal:
-            error = {"Error": {"Code": "ValidationException", "Message": self.refusal}}
-            raise ClientError(error, "CreateEndpoint")
+            raise ClientError(
+                {"Error": {"Code": "ValidationException", "Message": self.refusal}}, "CreateEndpoint"
+            )
         self.created.append(parameters)
         return {}
 

@@ -94,6 +94,13 @@ def test_the_hours_end_with_a_notice_before_and_the_grace_for_traffic() -> None:
     assert (off.action, off.record.hours_off) == (Action.TURN_OFF, True)
 
 
+def test_one_limits_drain_does_not_outlast_another_limits() -> None:
+    """The hours end with a long grace, and the lifetime soon after."""
+    life = replace(OFFICE, grace=40 * MINUTE, max_lifetime=CLOSES + 5 * MINUTE - START)
+    assert at(life, CLOSES + 14 * MINUTE).action is Action.WAIT
+    assert at(life, CLOSES + 15 * MINUTE).action is Action.TURN_OFF
+
+
 def test_a_lease_holds_off_the_end_of_the_hours() -> None:
     leased = replace(at(OFFICE, CLOSES - HOUR).record, keep_until=CLOSES + 2 * HOUR)
     assert at(OFFICE, CLOSES + HOUR, leased, UNKNOWN).action is Action.NONE

@@ -125,8 +125,13 @@ def test_a_second_sweep_at_the_same_time_is_left_out() -> None:
 def test_a_days_timetable_through_the_stack() -> None:
     """Off at 19:00 with a notice before, on at 08:00 once, and not again after it idled off."""
     aws = FakeAws()
-    tags = {"idle_minutes": "30", "max_lifetime_hours": "100", "stack": "Peagle-chat"}
-    aws.add("chat", hours="Mon-Fri 08:00-19:00 UTC", **tags)
+    aws.add(
+        "chat",
+        hours="Mon-Fri 08:00-19:00 UTC",
+        idle_minutes="30",
+        max_lifetime_hours="100",
+        stack="Peagle-chat",
+    )
     done: list[tuple[str, str]] = []
     for minutes in range(0, 48 * 60, 5):
         now = at(minutes)
@@ -178,7 +183,7 @@ def test_waking_that_fails_is_told_after_the_third_try() -> None:
     for minutes in (0, 11 * 60, 11 * 60 + 5):
         run(aws, minutes)
     aws.stacks.clear()
-    failures = []
+    failures: list[str] = []
     for minutes in range(24 * 60, 25 * 60, 5):
         aws.now = at(minutes)
         failures += sweep(aws, SETTINGS, aws.now).failures

@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 
+from peagle_guard.records import BUSY
 from peagle_guard.turning import Stack, turn
-from tests.guard.fake_aws import BUSY, MINUTE, START, FakeAws, arn_of
+from tests.guard.fake_aws import MINUTE, START, FakeAws, arn_of
 
 OFF = {"action": "off", "stack": "Peagle-chat"}
 ON = {"action": "on", "stack": "Peagle-chat"}

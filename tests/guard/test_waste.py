@@ -26,8 +26,8 @@ def test_the_waste_is_bounded(
     idle: int, grace: int, last_s: int, phase_s: int, zeros: bool, stack: bool
 ) -> None:
     aws = FakeAws()
-    tags = {"stack": "Peagle-chat"} if stack else {}
-    aws.add("chat", idle_minutes=str(idle), grace_minutes=str(grace), max_lifetime_hours="100", **tags)
+    owner = "Peagle-chat" if stack else ""
+    aws.add("chat", max_lifetime_hours="100", stack=owner, idle_minutes=str(idle), grace_minutes=str(grace))
     # The spec's own rule: idle and grace are at least 15 minutes together.
     idle = max(idle, 15 - grace)
     last = START + timedelta(seconds=last_s)

@@ -40,7 +40,8 @@ class BotoAws:
         self._register = DynamoRegister(self._counted(client("dynamodb", session)), settings.table)
 
     def _counted(self, made: Any) -> Any:
-        made.meta.events.register("before-call.*.*", self._count)
+        # First, so that nothing that answers in AWS's place hides a call.
+        made.meta.events.register_first("before-call.*.*", self._count)
         return made
 
     def _count(self, model: Any, **_: Any) -> None:

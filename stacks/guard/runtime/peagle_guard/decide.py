@@ -73,8 +73,8 @@ def _at_limit(
     if endpoint.status in BUSY:
         reason = f"{passed}; AWS refuses a deletion while it is {endpoint.status}, so as soon as that ends"
         return Decision(Action.WAIT, reason, record, off_by=limit.by)
-    if evidence.kind is Kind.TRAFFIC and now < limit.at + limit.drain:
-        until = limit.at + limit.drain
+    if evidence.kind is Kind.TRAFFIC and now < limit.drained_at:
+        until = limit.drained_at
         reason = f"{passed}; traffic drains until {until.isoformat(timespec='seconds')} at the latest"
         return Decision(Action.WAIT, reason, record, off_by=limit.by, off_at=until)
     told = record.warned_at is not None and record.warned_at >= limit.warn_from

@@ -7,7 +7,7 @@ metrics.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from peagle_guard import hours
@@ -22,11 +22,11 @@ WARNING = timedelta(minutes=30)
 
 @dataclass(frozen=True)
 class Limit:
-    """The moment at which the endpoint is turned off, why, and how long traffic may still drain."""
+    """The moment at which the endpoint is turned off, why, and until when traffic may still drain."""
 
     at: datetime
     by: OffBy
-    drain: timedelta
+    drained_at: datetime
     warning: timedelta
 
     @property
@@ -44,14 +44,17 @@ def expires_at(endpoint: Endpoint, lifecycle: Lifecycle, record: Record) -> date
 def next_limit(endpoint: Endpoint, lifecycle: Lifecycle, record: Record, now: datetime) -> Limit:
     """Return the limit that comes (or came) first."""
     warning = min(WARNING, lifecycle.max_lifetime / 4)
-    found = [Limit(expires_at(endpoint, lifecycle, record), OffBy.LIFETIME, DRAIN, warning)]
+    ends = expires_at(endpoint, lifecycle, record)
+    found = [Limit(ends, OffBy.LIFETIME, ends + DRAIN, warning)]
     spent = budget_ends_at(lifecycle, record)
     if spent is not None:
-        found.append(Limit(spent, OffBy.BUDGET, DRAIN, warning))
+        found.append(Limit(spent, OffBy.BUDGET, spent + DRAIN, warning))
     closes = _closes_at(endpoint, lifecycle, record, now)
     if closes is not None:
-        found.append(Limit(closes, OffBy.HOURS, lifecycle.grace, warning))
-    return min(found, key=lambda limit: limit.at)
+        found.append(Limit(closes, OffBy.HOURS, closes + lifecycle.grace, warning))
+    # One limit's drain does not outlast another's.
+    drained_at = min(limit.drained_at for limit in found)
+    return replace(min(found, key=lambda limit: limit.at), drained_at=drained_at)
 
 
 def _closes_at(endpoint: Endpoint, lifecycle: Lifecycle, record: Record, now: datetime) -> datetime | None:
