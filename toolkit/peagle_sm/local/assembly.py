@@ -28,9 +28,9 @@ from peagle_sm.local.lambdas import InvokeApi, Lambdas
 from peagle_sm.local.launching import Build, Fetch, LazyLauncher, Served, StateBook, UtilisationSampler
 from peagle_sm.local.logs import EndpointLogs
 from peagle_sm.local.metrics import Recorder
+from peagle_sm.local.moto_s3 import lay_s3_rules
 from peagle_sm.local.moto_side import Moto
 from peagle_sm.local.moto_stores import Artifacts, Parameters, Roles, Schedules, send_to_queue
-from peagle_sm.local.moto_tagging import show_tags
 from peagle_sm.local.moto_tagging import show_tags
 from peagle_sm.local.paths import weights_dir
 from peagle_sm.local.scheduler import Scheduler
@@ -118,8 +118,8 @@ class Assembly:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(mode=0o700)
         await self._moto.call(self._moto.load)
+        await self._moto.call(lay_s3_rules)
         await self._moto.call(show_tags, self._moto, self.control.tagged)
-        await self._moto.call(show_tags, self.control.tagged)
         addresses = jumpstart_addresses(REGION)
         self._seeded = await self._moto.call(seed, self._moto, self._options.weights, addresses)
         log.info("%s", self._seeded.weights)

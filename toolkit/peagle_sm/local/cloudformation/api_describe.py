@@ -117,9 +117,9 @@ class Descriptions:
             if not sets:
                 raise CloudFormationError("ChangeSetNotFound", f"ChangeSet [{named}] does not exist", 404)
             desired = sets[0].desired
-        if desired is None:
-            raise invalid(f"Stack with id {stack.name} has no template yet")
-        return {"TemplateBody": desired.template.text, "StagesAvailable": ["Original", "Processed"]}
+        # A stack that has only a change set yet is asked for its template by the CDK, too.
+        text = "" if desired is None else desired.template.text
+        return {"TemplateBody": text, "StagesAvailable": ["Original", "Processed"]}
 
     def get_template_summary(self, request: Request) -> dict[str, Any]:
         """Answer GetTemplateSummary."""

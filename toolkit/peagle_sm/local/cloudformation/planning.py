@@ -101,13 +101,11 @@ class _Forecast:
 
     def attribute(self, logical_id: str, attribute: str) -> Any:
         found = self.standing.get(logical_id)
-        if found is None or found.physical_id is None or "Properties" in self._scope(logical_id):
+        if found is None or self.physical_id(logical_id) is UNKNOWN:
             return UNKNOWN
-        return found.attribute(attribute)
-
-    def _scope(self, logical_id: str) -> tuple[str, ...]:
         change = self.changed.get(logical_id)
-        return () if change is None else change.scope
+        moves = change is not None and "Properties" in change.scope and not attribute.endswith("Arn")
+        return UNKNOWN if moves else found.attribute(attribute)
 
 
 def changes(
