@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import CredentialsError, NotFound, PlanRefused, ServiceFault
 from peagle_sm.service import Event, Pacing
-from peagle_sm.service.guard import GuardSettings, InstallReport, install, uninstall
+from peagle_sm.service.guard import GuardSettings, InstallPlan, InstallReport, install, uninstall
 from peagle_sm.service.guard_files import GuardFiles, shipped
 from tests.service.fakes import ACCOUNT
 from tests.service.guard_fakes import FakeGuardAws
@@ -115,10 +116,13 @@ def test_settings_become_parameters_of_the_template(
 def test_declining_changes_nothing(
     aws: FakeGuardAws, session: Session, pacing: Pacing, guard_files: GuardFiles
 ) -> None:
-    asked = []
-    report = install(
-        session, confirm=lambda plan: bool(asked.append(plan)), pacing=pacing, guard_files=guard_files
-    )
+    asked: list[InstallPlan] = []
+
+    def decline(plan: InstallPlan) -> bool:
+        asked.append(plan)
+        return False
+
+    report = install(session, confirm=decline, pacing=pacing, guard_files=guard_files)
     assert report is None
     assert asked[0].price.usd_per_month < 1.0
     assert not [call for call in aws.calls if call.startswith(CHANGING)]
@@ -212,13 +216,13 @@ def test_uninstall_goes_on_when_that_is_spelled_out_and_says_what_is_left(
     aws: FakeGuardAws, installed: InstallReport, session: Session, pacing: Pacing
 ) -> None:
     aws.endpoints = {"demo": OURS}
-    told: list[Any] = []
-    report = uninstall(
-        session,
-        leave_unguarded=True,
-        confirm=lambda names: bool(told.append(list(names))) or True,
-        pacing=pacing,
-    )
+    told: list[list[str]] = []
+
+    def agree(names: Sequence[str]) -> bool:
+        told.append(list(names))
+        return True
+
+    report = uninstall(session, leave_unguarded=True, confirm=agree, pacing=pacing)
     assert report is not None
     assert (told, report.unguarded) == ([["demo"]], ("demo",))
 

@@ -96,7 +96,7 @@ def render_guard_status(found: GuardStatus, now: datetime) -> str:
     return f"{text}\n\n{render_table(headers, [_row(one, now) for one in found.endpoints])}"
 
 
-def _row(one: Watched, now: datetime) -> tuple[str, str, str, str, str]:
+def _row(one: Watched, now: datetime) -> tuple[str, ...]:
     state = "paused" if one.paused else "watched"
     if one.gone_at is not None:
         state = f"off ({one.off_by or 'unknown'})" if not one.paused else "paused"
