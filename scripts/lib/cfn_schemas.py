@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Writes what AWS's resource schemas allow, for the types that the local CloudFormation has.
 
 The schemas are those that cfn-lint ships, so run it with the environment that has it:
@@ -16,7 +15,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
+from cfnlint.schema import PROVIDER_SCHEMA_MANAGER  # type: ignore[import-untyped]
 
 from peagle_sm.local.cloudformation.resources import schemas
 from peagle_sm.local.cloudformation.resources.registry import type_names

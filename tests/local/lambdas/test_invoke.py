@@ -8,8 +8,10 @@ import threading
 from datetime import datetime, timedelta
 from typing import Any
 
+import boto3
 import pytest
-from botocore.exceptions import ClientError
+from botocore.config import Config
+from botocore.exceptions import ClientError, ReadTimeoutError
 
 from peagle_sm.local import lifecycle
 from tests.local.conftest import Server, eventually
@@ -133,6 +135,30 @@ def _runs(pid: int) -> bool:
             return stat.read().rsplit(")", 1)[1].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def test_a_caller_who_leaves_does_not_end_the_function(deployed: Deployed) -> None:
+    source = """
+import time
+import boto3
+def handler(event, context):
+    time.sleep(3)
+    boto3.client("ssm").put_parameter(Name="/finished", Type="String", Value="yes")
+"""
+    name = deployed.function(source)
+    hasty = Config(read_timeout=1, retries={"total_max_attempts": 1})
+    client = boto3.client(
+        "lambda",
+        endpoint_url=deployed.server.url,
+        config=hasty,
+        region_name="us-east-1",
+        aws_access_key_id="local",
+        aws_secret_access_key="local",
+    )
+    with pytest.raises(ReadTimeoutError):
+        client.invoke(FunctionName=name)
+    ssm = deployed.server.client("ssm")
+    eventually(lambda: ssm.get_parameters(Names=["/finished"])["Parameters"])
 
 
 def test_new_code_and_configuration_are_used_at_once(deployed: Deployed) -> None:

@@ -133,7 +133,7 @@ def test_alarms_and_a_dashboard(stack: Stack) -> None:
     whole = stack.create("AWS::CloudWatch::CompositeAlarm", AlarmName="any", AlarmRule="ALARM(errors)")
     both = cloudwatch.describe_alarms(AlarmTypes=["MetricAlarm", "CompositeAlarm"])
     assert "any" in {alarm["AlarmName"] for alarm in both["CompositeAlarms"]}
-    body = {"widgets": []}
+    body: dict[str, Any] = {"widgets": []}
     board = stack.create("AWS::CloudWatch::Dashboard", DashboardName="board", DashboardBody=json.dumps(body))
     assert json.loads(cloudwatch.get_dashboard(DashboardName="board")["DashboardBody"]) == body
     for type_name, each in (("CompositeAlarm", whole), ("Alarm", made), ("Dashboard", board)):

@@ -146,3 +146,21 @@ def test_a_denial_is_stronger_than_a_permission(stack: Stack) -> None:
     role = stack.role(LAMBDA, allow("sqs:*"), denial)
     assert may(stack.context, role, "sqs:SendMessage", "arn:aws:sqs:us-east-1:1:mine", {})
     assert not may(stack.context, role, "sqs:SendMessage", "arn:aws:sqs:us-east-1:1:other", {})
+
+
+def test_aws_s_own_policies_are_read_too(stack: Stack) -> None:
+    """The role that `cdk bootstrap` makes for CloudFormation has AdministratorAccess."""
+    trust = document(
+        {
+            "Effect": "Allow",
+            "Principal": {"Service": "cloudformation.amazonaws.com"},
+            "Action": "sts:AssumeRole",
+        }
+    )
+    made = stack.create(
+        "AWS::IAM::Role",
+        AssumeRolePolicyDocument=trust,
+        ManagedPolicyArns=["arn:aws:iam::aws:policy/AdministratorAccess"],
+    )
+    passed = stack.role(LAMBDA)
+    check_role(stack.with_role(made.attributes["Arn"]).context, passed, LAMBDA, REFUSAL)

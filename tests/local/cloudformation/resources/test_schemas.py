@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,11 +19,12 @@ def test_the_draft_head_s_channel_is_refused_in_a_model_as_cloudformation_refuse
     container = {"Image": "i", "ModelDataSource": SOURCE, "Environment": {"ANY": "thing"}}
     assert unsupported_property("AWS::SageMaker::Model", {"PrimaryContainer": container}) is None
     draft = {**container, "AdditionalModelDataSources": [{"ChannelName": "eagle", **SOURCE}]}
-    for properties in (
+    refused: tuple[dict[str, Any], ...] = (
         {"AdditionalModelDataSources": []},
         {"PrimaryContainer": draft},
         {"Containers": [container, draft]},
-    ):
+    )
+    for properties in refused:
         assert unsupported_property("AWS::SageMaker::Model", properties) == "AdditionalModelDataSources"
 
 

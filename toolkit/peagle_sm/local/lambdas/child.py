@@ -58,7 +58,7 @@ class Context(SimpleNamespace):
 class _Formatter(logging.Formatter):
     """Lambda's own format of log records."""
 
-    converter = time.gmtime
+    converter = staticmethod(time.gmtime)
 
     def __init__(self, request_id: str) -> None:
         super().__init__("[%(levelname)s]\t%(asctime)s.%(msecs)03dZ\t" + request_id + "\t%(message)s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections import Counter
@@ -31,19 +32,28 @@ class Lambdas:
         self._runner = Runner(directory=directory, environment=_environment(url, moto.region))
         self._teller = Teller(moto, clock)
         self._running: Counter[str] = Counter()
+        self._called: set[asyncio.Task[Outcome]] = set()
         self._queue = EventQueue(clock=clock, attempt=self._attempt, give_up=Letters(moto, clock).give_up)
 
     async def close(self) -> None:
         """End every invocation."""
         await self._queue.close()
+        for task in self._called:
+            task.cancel()
+        await asyncio.gather(*self._called, return_exceptions=True)
 
     async def invoke(self, name_or_arn: str, event: Any) -> Outcome:
         """Run a function and wait for its end ("RequestResponse"): its own error is an Outcome, too.
 
+        A caller who leaves does not end it.
+
         Raises:
             ApiError: there is no such function (404), or it is at its reserved concurrency (429).
         """
-        return await self._run(self._functions.find(name_or_arn), event)
+        task = asyncio.create_task(self._run(self._functions.find(name_or_arn), event))
+        self._called.add(task)
+        task.add_done_callback(self._forget)
+        return await asyncio.shield(task)
 
     def send(self, name_or_arn: str, event: Any) -> None:
         """Run a function soon ("Event"), with retries; what fails in the end goes to its dead letters.
@@ -73,6 +83,11 @@ class Lambdas:
     async def settle(self) -> None:
         """Wait until no asynchronous event is being tried; those that wait for a retry still wait."""
         await self._queue.settle()
+
+    def _forget(self, task: asyncio.Task[Outcome]) -> None:
+        self._called.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at, so that one whose caller has left is no complaint of asyncio's
 
     async def _attempt(self, event: Event) -> Outcome:
         # The function may have been changed or deleted since the event was accepted.
