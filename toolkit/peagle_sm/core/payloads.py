@@ -194,7 +194,7 @@ def tags(draft: Draft, digest: str) -> list[dict[str, str]]:
     }
     set_only = {
         keys.BUDGET_USD: None if lifecycle.budget_usd is None else keys.number(lifecycle.budget_usd),
-        keys.USD_PER_HOUR: None if price is None else keys.number(price),
+        keys.USD_PER_HOUR: keys.number(price) if price else None,
         keys.HOURS: spec.hours,
         keys.STACK: draft.context.stack,
         keys.IDLE: lifecycle.idle if draft.scales_to_zero else None,

@@ -18,7 +18,10 @@ MAX_LIFETIME_HOURS = "peagle-sm:max-lifetime-hours"
 """Hours from the endpoint's CreationTime to its end, unless `keep` has set a later one in the register."""
 BUDGET_USD = "peagle-sm:budget-usd"
 USD_PER_HOUR = "peagle-sm:usd-per-hour"
-"""The price when it was planned, with placement.instance_count instances; absent where none was known."""
+"""The price when it was planned, of placement.instance_count instances.
+
+Absent where none is known, and where nothing is billed.
+"""
 HOURS = "peagle-sm:hours"
 """The timetable, as `peagle_sm.core.hours` writes it."""
 STACK = "peagle-sm:stack"

@@ -1,0 +1,42 @@
+"""The commands with the guard really installed on the local server: its table holds what they write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.cli.conftest import Run
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_guarded_endpoint_is_kept_paused_resumed_and_forgotten(
+    peagle: Run, spec: Callable[..., str]
+) -> None:
+    installed = peagle("guard", "install", "--yes", "--format", "quiet")
+    assert installed.exit_code == 0, installed.stderr
+    try:
+        deployed = peagle("deploy", spec(), "--yes", "--format", "quiet")
+        assert deployed.exit_code == 0, deployed.stderr
+        kept = peagle("keep", "demo", "1d", "--yes")
+        assert kept.exit_code == 0, kept.stderr
+        assert "demo is kept until" in kept.stdout
+        (row,) = json.loads(peagle("list", "--format", "json").stdout)
+        assert row["keep_until"] == row["expires_at"]
+        swept = peagle("guard", "sweep", "--format", "json")
+        assert swept.exit_code == 0, swept.stderr
+        paused = peagle("pause", "demo", "--yes")
+        assert paused.exit_code == 0, paused.stderr
+        assert json.loads(peagle("list", "--format", "json").stdout)[0]["off_why"] == "by hand"
+        resumed = peagle("resume", "demo", "--yes", "--format", "quiet")
+        assert resumed.exit_code == 0, resumed.stderr
+        assert json.loads(peagle("list", "--format", "json").stdout)[0]["status"] == "InService"
+        deleted = peagle("delete", "demo", "--yes")
+        assert deleted.exit_code == 0, deleted.stderr
+        assert peagle("list", "--format", "quiet").stdout == ""
+    finally:
+        peagle("delete", "*", "--yes", "--format", "quiet")
+        removed = peagle("guard", "uninstall", "--yes", "--format", "quiet")
+    assert removed.exit_code == 0, removed.stderr
