@@ -64,8 +64,6 @@ def secure(session: Session, bucket: str) -> None:
         s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration=encrypted)
     with aws_errors("PutBucketVersioning", session.local_url):
         s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
-    if session.is_local:
-        return  # it speaks plain HTTP on the loopback address, and would have to refuse itself
     with aws_errors("PutBucketPolicy", session.local_url):
         s3.put_bucket_policy(Bucket=bucket, Policy=json.dumps(_only_by_tls(bucket, session.region)))
 
