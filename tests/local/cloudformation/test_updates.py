@@ -203,7 +203,7 @@ def test_a_failed_update_goes_back_to_what_was(world: World) -> None:
     assert world.call("GetTemplate", StackName="s")["TemplateBody"] == template
     assert world.reasons()["New CREATE_FAILED"] == "no capacity"
     assert world.reasons()["s UPDATE_ROLLBACK_IN_PROGRESS"] == (
-        "The following resource(s) failed to update: [New]."
+        "The following resource(s) failed to update: [New]"
     )
     assert set(world.physical_ids()) == {"A", "Model", "Z"}
     cleanup = world.history()[world.history().index("s UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS") :]

@@ -51,10 +51,10 @@ class Operation:
         elif on_failure == "DO_NOTHING":
             self.move("CREATE_FAILED", wrong)
         elif on_failure == "DELETE":
-            self.move("DELETE_IN_PROGRESS", f"{wrong} Delete requested by user.")
+            self.move("DELETE_IN_PROGRESS", f"{wrong}. Delete requested by user.")
             self._take_down("DELETE_COMPLETE", "DELETE_FAILED", creating=True)
         else:
-            self.move("ROLLBACK_IN_PROGRESS", f"{wrong} Rollback requested by user.")
+            self.move("ROLLBACK_IN_PROGRESS", f"{wrong}. Rollback requested by user.")
             self.roll_creation_back()
 
     def roll_creation_back(self) -> None:
@@ -132,7 +132,7 @@ class Operation:
                 taggable=tools.types.taggable,
             )
         except TemplateError as error:
-            return f"{error}."
+            return str(error)
         with tools.lock:
             stack.desired = desired
             stack.imports = stack.imports | evaluation.imports
@@ -143,7 +143,7 @@ class Operation:
         )
         if not outcome.complete:
             failed = ", ".join(sorted(outcome.failed))
-            return f"The following resource(s) failed to {verb}: [{failed}]."
+            return f"The following resource(s) failed to {verb}: [{failed}]"
         return self._settle(evaluation)
 
     def _settle(self, evaluation: Evaluation) -> str | None:
@@ -151,13 +151,13 @@ class Operation:
         try:
             outputs = evaluation.outputs(Live(self.stack))
         except TemplateError as error:
-            return f"{error}."
+            return str(error)
         with self.tools.lock:
             wrong = self.check_exports(self.stack, outputs)
             if wrong is None:
                 self.stack.outputs = tuple(outputs)
                 self.stack.imports = frozenset(evaluation.imports)
-        return None if wrong is None else f"{wrong}."
+        return wrong
 
     def _clean_up(self, work: Work, leftovers: list[tuple[Resource, str]]) -> None:
         """Delete what the stack no longer lists; what cannot be deleted is given up, as AWS does."""
