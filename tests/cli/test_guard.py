@@ -45,8 +45,11 @@ def test_from_installation_to_nothing_left(peagle: Run, server: Server, spec: Ca
     assert deployed.exit_code == 0, deployed.stderr
     dry = _json(peagle("guard", "sweep", "--dry-run", "--format", "json"))
     assert [(row["name"], row["owner"]) for row in dry["endpoints"]] == [("watched", "direct")]
-    shown = peagle("guard", "sweep", "--dry-run")
-    assert "watched" in shown.stdout
+    shown = peagle("guard", "sweep")
+    assert (shown.exit_code, "watched" in shown.stdout) == (0, True)
+    known = _json(peagle("guard", "status", "--format", "json"))
+    assert [row["name"] for row in known["endpoints"]] == ["watched"]
+    assert known["dead_letters"] == 0
 
     refused = peagle("guard", "uninstall", "--yes")
     assert refused.exit_code == 3
