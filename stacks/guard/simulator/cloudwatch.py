@@ -21,8 +21,13 @@ class Served:
     alive: list[list[int]] = field(default_factory=list)
     """[from, to) pairs; the last one is open (a far future) while the endpoint serves."""
 
+    deaf: list[list[int]] = field(default_factory=list)
+    """[from, to) pairs in which its instances run and its components are gone: requests fail."""
+
     def serves(self, moment: int) -> bool:
         """Say whether a request at this moment found the endpoint in service."""
+        if any(begin <= moment < end for begin, end in self.deaf):
+            return False
         return any(begin <= moment < end for begin, end in self.alive)
 
 

@@ -19,7 +19,7 @@ FLEET_SHARE = 0.002
 FLEET = 250
 """Endpoints of a world that fills several pages."""
 
-TIMETABLE_SHARE = 0.06
+TIMETABLE_SHARE = 0.03
 REUSE_SHARE = 0.08
 
 

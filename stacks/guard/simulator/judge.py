@@ -35,7 +35,7 @@ class Ended:
 
     life: Life
     cause: str
-    """``idle``, ``lifetime``, ``budget``, ``hours``, ``failed``, ``schedule``, ``user``, or "" while it is there."""
+    """``idle``, ``lifetime``, ``budget``, ``hours``, ``failed``, ``schedule``, ``user``, or nothing."""
     marked_at: int | None
     kept_until: int
     """The latest lease that reached the register, or 0."""

@@ -34,7 +34,8 @@ def by_rule(tally: Tally) -> list[str]:
     """Return the table that compares the rules."""
     lines = [
         "| rule | endpoints | killed in flight | killed before traffic within the grace "
-        "| alive after the lifetime limit | left running | foreign deleted | double actions | USD after the last request: median (95%) |",
+        "| alive after the lifetime limit | left running | foreign deleted | double actions "
+        "| USD after the last request: median (95%) |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for rule in RULES:
@@ -122,7 +123,8 @@ def section(tally: Tally, provenance: Provenance) -> str:
         *promises(tally),
         "",
         f"Caught in the last minutes: {group.counts['late_arrivals']} lives (what that is stands below). "
-        f"In flight when a limit (lifetime, budget, hours) cut, drain over: {group.counts['cut_at_limit']} lives, by design.",
+        f"In flight when a limit (lifetime, budget, hours) cut, drain over: "
+        f"{group.counts['cut_at_limit']} lives, by design.",
         "",
         "The guard by what goes wrong (a world with two faults stands in two rows):",
         "",

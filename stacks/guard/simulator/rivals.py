@@ -74,7 +74,8 @@ RIVALS: tuple[Rival, ...] = (
         "Invocations by EndpointName alone",
         endpoint_name_only,
         "public Lambdas that query Invocations without VariantName, e.g. "
-        "Sid12111/sagemaker-lambda-ml-deployment (there for display): AWS publishes no such series, and nothing sums to 0",
+        "Sid12111/sagemaker-lambda-ml-deployment (there for display): AWS publishes no such series, "
+        "and nothing sums to 0",
     ),
     Rival(
         "one look, no grace",

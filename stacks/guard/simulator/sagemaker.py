@@ -95,6 +95,8 @@ class SageMaker:
         self.live[plan.name] = life
         self.lives.append(life)
         served = self.metrics.served.setdefault(plan.name, Served())
+        if served.deaf:
+            served.deaf[-1][1] = min(served.deaf[-1][1], now)
         _reroute(served, plan, now)
         if not plan.fails:
             served.alive.append([life.in_service_at, FOREVER])
@@ -135,16 +137,18 @@ class SageMaker:
         raise NoSuchEndpoint(f"Could not find inference component {component}")
 
     def stop_serving(self, life: Life, now: int) -> None:
-        """Note that from now on requests fail, and nothing is measured."""
-        life.turning_off_at = life.turning_off_at or now
-        served = self.metrics.served[life.plan.name]
-        if served.alive and served.alive[-1][1] == FOREVER:
-            served.alive[-1][1] = max(now, served.alive[-1][0])
+        """Note that from now on requests fail; the instances go on measuring themselves."""
+        if life.turning_off_at is None:
+            life.turning_off_at = now
+            self.metrics.served[life.plan.name].deaf.append([now, FOREVER])
 
     def _end(self, life: Life, now: int, by: str) -> None:
         life.deleting_at, life.ended_by = now, by
         self.stop_serving(life, now)
         self.ending(life)
+        served = self.metrics.served[life.plan.name]
+        if served.alive and served.alive[-1][1] == FOREVER:
+            served.alive[-1][1] = max(now, served.alive[-1][0])
         self.events.at(now + life.plan.drain_s, lambda moment: self._gone(life, moment))
 
     def _gone(self, life: Life, now: int) -> None:

@@ -1,0 +1,151 @@
+"""The shipped guard through simulated worlds: its promises hold, and each defect once found stays mended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from stacks.guard.simulator.campaign import batch
+from stacks.guard.simulator.report import GUARD
+from stacks.guard.simulator.tally import BROKEN
+from stacks.guard.simulator.traffic import HOUR, Traffic
+from stacks.guard.simulator.worlds import CloudWatch, Flap, Lambdas, Lease, Plan, World
+from tests.guard.simulator.making import BEGIN, MINUTE, off_after, plan, run, world
+
+WORLDS = 150
+
+
+def test_no_promise_is_broken_in_seeded_worlds() -> None:
+    tally = batch(range(WORLDS), rivals=False)
+    assert tally.broken == []
+    assert tally.crashes == []
+    assert tally.rules[GUARD].counts["idle_offs"] > WORLDS / 2
+
+
+def _intact(given: World) -> float:
+    """Run a world in which every promise must hold; return the minutes from BEGIN to its first life's end."""
+    found, verdict = run(given)
+    assert {name: getattr(verdict, name) for name in BROKEN} == dict.fromkeys(BROKEN, 0), verdict.notes
+    return off_after(found)
+
+
+def _copies(given: Plan) -> Plan:
+    return replace(given, components=True, traffic=(("code-copy-0", given.traffic[0][1]),))
+
+
+# --- the last line: schedules that need no code of ours -----------------------------------------------
+
+
+@pytest.mark.parametrize("owner", ["direct", "stack"])
+@pytest.mark.parametrize("components", [False, True])
+def test_with_the_functions_dead_the_schedule_still_ends_it(owner: str, components: bool) -> None:
+    given = plan(owner=owner, lifetime_hours=2.0)
+    given = _copies(given) if components else given
+    minutes = _intact(world(given, lambdas=Lambdas(dead=True)))
+    assert 120 <= minutes <= 120 + 30 + 20
+
+
+@pytest.mark.parametrize("status", ["Creating", "Updating", "SystemUpdating"])
+def test_the_schedule_tries_again_where_its_first_shot_is_refused(status: str) -> None:
+    flap = Flap(BEGIN + 110 * MINUTE, BEGIN + 145 * MINUTE, status)
+    creating = 140 * MINUTE if status == "Creating" else 5 * MINUTE
+    given = plan(lifetime_hours=2.0, flaps=(flap,), creating_s=creating)
+    assert 140 <= _intact(world(given, lambdas=Lambdas(dead=True))) <= 160
+
+
+def test_a_stack_that_is_busy_does_not_outlive_its_limit() -> None:
+    given = plan(owner="stack", lifetime_hours=2.0, stack_faults=((BEGIN, BEGIN + 24 * HOUR),))
+    assert _intact(world(given)) <= 120 + 40
+
+
+def test_a_stack_whose_deletion_did_nothing_is_turned_off_all_the_same() -> None:
+    _intact(world(plan(owner="stack", lies=2)))
+
+
+# --- quiet, traffic, unknown --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("zeros", [True, False])
+def test_an_idle_endpoint_goes_within_the_bound_in_both_metric_worlds(zeros: bool) -> None:
+    minutes = _intact(world(plan((400, 410)), cloudwatch=CloudWatch(zeros=zeros)))
+    assert 410 / 60 + 25 <= minutes <= 410 / 60 + 35
+
+
+def test_a_stream_of_eight_minutes_that_shows_only_its_start_is_not_cut() -> None:
+    # It arrives just after the mark, and nothing but its arrival is ever measured.
+    stream = (26 * MINUTE, 34 * MINUTE)
+    rules = CloudWatch(concurrency=False, zeros=False)
+    assert _intact(world(plan((400, 410), stream), cloudwatch=rules)) >= 26 + 25
+
+
+def test_traffic_on_the_last_variant_alone_is_traffic() -> None:
+    busy = Traffic.of([(BEGIN + at, BEGIN + at + 5) for at in range(400, 5 * HOUR, 300)])
+    given = replace(plan(), traffic=(("AllTraffic", Traffic()), ("B", busy)))
+    assert _intact(world(given)) >= 5 * 60
+
+
+@pytest.mark.parametrize("second", range(0, 660, 30))
+def test_a_request_in_the_last_minute_of_the_grace_saves_it(second: int) -> None:
+    # The sweep is at 55 s past the minute: the end of the grace is not the end of a minute.
+    given = plan((400, 410), (30 * MINUTE + second, 31 * MINUTE + second), grace_minutes=10)
+    rules = CloudWatch(lag_s=50, concurrency=False)
+    found = world(given, cloudwatch=rules, begin=BEGIN + 55 - 600)
+    _intact(found)
+
+
+def test_a_warning_of_the_limit_does_not_delay_the_end_of_idleness() -> None:
+    # Marked at 25, due at 35 or 40 minutes; the limit's warning falls in between.
+    for hours in (1.0, 1.05, 1.1, 1.15, 1.2):
+        _intact(world(plan((400, 410), lifetime_hours=hours)))
+
+
+@pytest.mark.parametrize("lag_s", [180, 240, 300])
+def test_metrics_that_come_five_minutes_late_still_prove_quiet(lag_s: int) -> None:
+    minutes = _intact(world(plan((400, 410)), cloudwatch=CloudWatch(lag_s=lag_s)))
+    assert minutes <= 60
+
+
+def test_a_request_in_a_lost_minute_is_not_taken_for_quiet() -> None:
+    # Two lost minutes hide the only sign of a request; what is not known is not idle.
+    hidden = BEGIN + 20 * MINUTE
+    rules = CloudWatch(concurrency=False, gaps=((hidden, hidden + 2 * MINUTE),))
+    given = plan((400, 410), (20 * MINUTE + 30, 27 * MINUTE), idle_minutes=15)
+    _intact(world(given, cloudwatch=rules))
+
+
+def test_where_the_metrics_end_only_the_limit_ends_it() -> None:
+    rules = CloudWatch(gaps=((BEGIN, BEGIN + 48 * HOUR),))
+    assert 8 * 60 <= _intact(world(plan(), cloudwatch=rules)) <= 8 * 60 + 20
+
+
+# --- leases, names, owners ----------------------------------------------------------------------------
+
+
+def test_a_lease_holds_and_moves_the_limit() -> None:
+    lease = Lease(BEGIN + HOUR // 2, "code", BEGIN + 12 * HOUR)
+    minutes = _intact(world(plan((400, 410)), leases=(lease,)))
+    assert minutes >= 12 * 60
+
+
+def test_a_foreign_endpoint_that_takes_the_name_is_left_alone() -> None:
+    theirs = plan(owner="foreign", created_at=BEGIN + HOUR)
+    for lag_s in (0, 30 * MINUTE):
+        found, verdict = run(world(plan(lifetime_hours=2.0), theirs, tag_lag_s=lag_s))
+        assert verdict.foreign == 0
+        assert found.account.sagemaker.lives[-1].deleting_at is None
+
+
+def test_a_foreign_endpoint_that_wears_our_tags_is_left_alone() -> None:
+    theirs = plan(owner="foreign", name="code-2", borrowed_tags=True)
+    found, verdict = run(world(plan(), theirs))
+    assert verdict.foreign == 0
+    assert [life.plan.name for life in found.account.sagemaker.live.values()] == ["code-2"]
+
+
+def test_an_old_schedule_never_meets_the_next_endpoint_of_its_name() -> None:
+    busy = [(at, at + 5) for at in range(HOUR + 400, 20 * HOUR, 300)]
+    again = plan(*busy, created_at=BEGIN + HOUR, lifetime_hours=15.0)
+    found, verdict = run(world(plan(lifetime_hours=2.0), again))
+    assert verdict.survivors == 0
+    assert off_after(found, 1) >= (1 + 15) * 60
