@@ -12,7 +12,6 @@ import pytest
 
 from peagle_sm.core.errors import PlanRefused, SpecError
 from peagle_sm.core.spec import parse_spec
-from peagle_sm.local.seed import IMAGE_URIS, own_addresses
 from stacks.planning import plan_for
 from stacks.specs import StandIns, read_context
 from tests.stacks.support import EXAMPLES, REGION, ROOT, stand_ins
@@ -90,7 +89,10 @@ def test_every_example_can_be_planned_in_a_clean_clone(path: Path) -> None:
     assert plan_for(spec, REGION, stand_ins()).requests
 
 
+@pytest.mark.slow
 def test_cdk_json_names_the_local_servers_own_addresses() -> None:
+    from peagle_sm.local.seed import IMAGE_URIS, own_addresses  # brings moto along
+
     assert stand_ins().image_uris.items() <= IMAGE_URIS.items()
     assert stand_ins().artifacts == {address.part: address.uri for address in own_addresses(REGION)}
 
