@@ -80,7 +80,7 @@ class GuardStack(Stack):
     def _registries(self) -> None:
         regions = load_catalog().regions
         accounts = {name: {"Account": regions[name].account} for name in sorted(regions)}
-        CfnMapping(self, REGISTRIES, mapping=accounts)
+        CfnMapping(self, REGISTRIES, mapping=accounts, lazy=False)
 
     def _sweep_schedule(self, sweeper: lambda_.CfnFunction, queue_arn: str) -> None:
         may = functions.role(
