@@ -129,7 +129,7 @@ def test_conditions_in_a_circle_are_refused() -> None:
 
 
 def test_a_resource_under_a_false_condition_is_not_there() -> None:
-    sections = {
+    sections: dict[str, Any] = {
         "Conditions": {"No": {"Fn::Equals": ["a", "b"]}},
         "Resources": {"Gone": {"Type": "T", "Condition": "No"}},
     }

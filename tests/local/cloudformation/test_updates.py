@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 
 from tests.local.cloudformation.world import World, arn, body, ref, thing, until
 
-SWITCH = {
+SWITCH: dict[str, Any] = {
     "Parameters": {"State": {"Type": "String", "Default": "on", "AllowedValues": ["on", "off"]}},
     "Conditions": {"IsOn": {"Fn::Equals": [ref("State"), "on"]}},
 }

@@ -155,7 +155,7 @@ class World:
         form = {name: str(value) for name, value in request["body"].items()}
         status, body = self.service.answer(form)
         answer = {"status_code": status, "headers": {}, "body": body}
-        parsed: dict[str, Any] = create_parser("query").parse(answer, model.output_shape)
+        parsed: dict[str, Any] = create_parser("query").parse(answer, model.output_shape)  # type: ignore[arg-type]
         if status >= 300:
             raise ClientError(parsed, operation)  # type: ignore[arg-type]
         return parsed
@@ -180,7 +180,7 @@ class World:
 
     def rest(self, name: str) -> str:
         """Wait until nothing goes on; give the status."""
-        return until(lambda: None if (s := self.status(name)).endswith("_IN_PROGRESS") else s)
+        return str(until(lambda: None if (s := self.status(name)).endswith("_IN_PROGRESS") else s))
 
     def stack(self, name: str = "s") -> dict[str, Any]:
         return dict(self.call("DescribeStacks", StackName=name)["Stacks"][0])

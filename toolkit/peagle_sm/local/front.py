@@ -96,7 +96,7 @@ class Front:
         if request.path.startswith("/endpoints/") and (caller is None or caller.service == "sagemaker"):
             return self._refusal(caller, runtime=True) or await self._invocation(request)
         if caller is not None and caller.service == "cloudformation":
-            return self._refusal(caller) or await self._cloudformation(request)
+            return await self._cloudformation(request)
         if caller is not None and caller.service == "lambda" and self._lambdas.takes(request):
             return await self._lambdas.handle(request)
         if caller is not None and caller.service == "scheduler":

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
+from peagle_sm.local import awsjson
 from peagle_sm.local.cloudformation import wire
 from peagle_sm.local.cloudformation.api_change_sets import ChangeSets
 from peagle_sm.local.cloudformation.api_describe import Descriptions
@@ -46,6 +47,7 @@ class CloudFormation:
         sources: Sources,
     ) -> None:
         """Take the world: clock, resource types, clients at our own port, and where things are looked up."""
+        self._region = region
         self._ending = threading.Event()
         tools = Tools(
             account=account,
@@ -65,6 +67,11 @@ class CloudFormation:
 
     async def handle(self, request: web.Request) -> web.Response:
         """Answer a request."""
+        caller = awsjson.caller_of(request)
+        if caller is None or caller.region != self._region:
+            told = "Credential should be scoped to a valid region."
+            refused = CloudFormationError("SignatureDoesNotMatch", told, 403)
+            return web.Response(status=403, body=wire.refusal(refused), content_type="text/xml")
         form = {**request.query, **dict(parse_qsl((await request.read()).decode(), keep_blank_values=True))}
         status, body = await asyncio.get_running_loop().run_in_executor(self._threads, self.answer, form)
         return web.Response(status=status, body=body, content_type="text/xml")
