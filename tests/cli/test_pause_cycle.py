@@ -23,7 +23,7 @@ def deployed(peagle: Run, spec: Spec) -> str:
 
 def test_without_a_guard_a_deploy_says_how_to_get_one(peagle: Run, spec: Spec) -> None:
     result = peagle("deploy", spec(), "--yes", "--format", "json")
-    assert result.exit_code == 3
+    assert result.exit_code == 11
     error = json.loads(result.stderr.splitlines()[-1])["error"]
     assert error["type"] == "GuardMissing"
     assert "`peagle-sm guard install --local-port" in error["next_step"]

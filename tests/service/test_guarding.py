@@ -27,7 +27,7 @@ def test_without_a_guard_that_works_a_deploy_refuses_before_anything_is_made(
     assert (caught.value.next_step or "").startswith(
         "Install it once, for cents a month: `peagle-sm guard install --region us-east-1`."
     )
-    assert (caught.value.exit_code, aws.everything()) == (3, [])
+    assert (caught.value.exit_code, aws.everything()) == (11, [])
 
 
 def test_unguarded_the_lifetime_limit_is_armed_all_the_same(

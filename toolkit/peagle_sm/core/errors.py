@@ -5,7 +5,6 @@
     PeagleError (1)
     ├── SpecError (2)          a spec, an argument or a request body is not acceptable
     ├── PlanRefused (3)        the plan has a finding of severity "error"
-    │   └── GuardMissing (3)   no guard is installed that would turn an idle endpoint off
     ├── NotFound (4)           the endpoint, resource, server or log asked for does not exist
     ├── CredentialsError (5)   no or expired credentials, no region, or a missing permission
     ├── ServiceFault (6)       AWS answered with a fault, or did not answer
@@ -13,6 +12,7 @@
     ├── BillableLeft (8)       something billable may remain
     ├── StreamError (9)        a stream was cut or carried an error
     ├── EngineError (10)       a local engine or server could not start
+    ├── GuardMissing (11)      no guard is installed that would turn an idle endpoint off
     └── Interrupted (130)      stopped by Ctrl-C
 """
 
@@ -58,10 +58,6 @@ class PlanRefused(PeagleError):
     """The plan has at least one finding of severity "error"; ``details["findings"]`` lists them."""
 
     exit_code = 3
-
-
-class GuardMissing(PlanRefused):
-    """No guard stands in the account and region, and ``unguarded`` was not spelled out."""
 
 
 class NotFound(PeagleError):
@@ -136,6 +132,12 @@ class EngineError(PeagleError):
     exit_code = 10
 
 
+class GuardMissing(PeagleError):
+    """No guard works in the account and region, and ``unguarded`` was not spelled out."""
+
+    exit_code = 11
+
+
 class Interrupted(PeagleError):
     """Stopped by Ctrl-C."""
 
@@ -146,7 +148,7 @@ EXIT_CODES: dict[int, str] = {
     0: "success",
     1: "an error of peagle-sm itself",
     2: "a spec, an argument or a request body is not acceptable, or its file cannot be read",
-    3: "the plan is refused: it has a finding of severity error, its name is taken, or no guard is installed",
+    3: "the plan is refused: it has a finding of severity error, or what it names belongs to somebody else",
     4: "the endpoint, resource, server, log or Python package asked for does not exist",
     5: "no or expired credentials, no region, or a missing permission",
     6: "AWS answered with a fault, or the network failed",
@@ -154,5 +156,6 @@ EXIT_CODES: dict[int, str] = {
     8: "something billable may remain: the message names it and the command that removes it",
     9: "a response stream was cut or carried an error",
     10: "a local engine or the local server could not start",
+    11: "no guard is installed, and --unguarded was not given",
     130: "interrupted by Ctrl-C",
 }

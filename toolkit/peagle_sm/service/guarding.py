@@ -43,5 +43,5 @@ def require_guard(session: Session) -> None:
         "lifetime is over. Nothing was created.",
         next_step=f"Install it once, for cents a month: `peagle-sm guard install{flags}`. To do without it: "
         "--unguarded (unguarded=True); the lifetime limit is armed all the same.",
-        details={"findings": [], "stack": GUARD_STACK, "found": status},
+        details={"stack": GUARD_STACK, "found_status": status},
     )
