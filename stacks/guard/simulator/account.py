@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Self
 
@@ -92,7 +93,7 @@ class Account:
     def start(self) -> None:
         """Announce everything that people will do."""
         for plan in self.world.plans:
-            self.events.at(plan.created_at, lambda now, plan=plan: self.deploy(plan, now))
+            self.events.at(plan.created_at, partial(self.deploy, plan))
 
     def arming(self, plan: Plan, now: int) -> None:
         """Arm the lifetime before the endpoint is created; without a guard there is nothing to arm."""
@@ -131,7 +132,7 @@ class Account:
         if life is not None and life.deleting_at is None:
             if life.components and life.status(now) not in BUSY:
                 life.components.clear()
-                self.sagemaker.stop_serving(life, now)
+                self.sagemaker.stop_serving(life, now, "guard")
             self.sagemaker.delete(plan.name, now, "guard")
 
     def call(self, operation: str) -> int:

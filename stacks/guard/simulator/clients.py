@@ -22,14 +22,12 @@ class SageMakerClient:
 
     account: Account
 
-    def create_endpoint(
-        self, *, EndpointName: str, EndpointConfigName: str, Tags: list[dict[str, str]]
-    ) -> dict[str, Any]:
+    def create_endpoint(self, **request: Any) -> dict[str, Any]:
         """CreateEndpoint of an endpoint that was there before, with its kept config."""
         now = self.account.call("CreateEndpoint")
-        plan = self.account.plans[EndpointName]
-        tags = {each["Key"]: each["Value"] for each in Tags}
-        life = self.account.sagemaker.create(plan, now, tags, EndpointConfigName)
+        plan = self.account.plans[request["EndpointName"]]
+        tags = {each["Key"]: each["Value"] for each in request["Tags"]}
+        life = self.account.sagemaker.create(plan, now, tags, request["EndpointConfigName"])
         return {"EndpointArn": life.arn}
 
 
@@ -55,18 +53,20 @@ class SchedulerClient:
             raise NoSuchSchedule(f"Schedule {request['Name']} does not exist.")
         return self._arm(request)
 
-    def get_schedule(self, *, Name: str, **_: Any) -> dict[str, Any]:
+    def get_schedule(self, **request: Any) -> dict[str, Any]:
         """GetSchedule."""
+        name: str = request["Name"]
         self.account.call("GetSchedule")
-        if Name not in self.account.scheduler.armed:
-            raise NoSuchSchedule(f"Schedule {Name} does not exist.")
-        return self.requests[Name]
+        if name not in self.account.scheduler.armed:
+            raise NoSuchSchedule(f"Schedule {name} does not exist.")
+        return self.requests[name]
 
-    def delete_schedule(self, *, Name: str, **_: Any) -> dict[str, Any]:
+    def delete_schedule(self, **request: Any) -> dict[str, Any]:
         """DeleteSchedule."""
+        name: str = request["Name"]
         self.account.call("DeleteSchedule")
-        if not self.account.scheduler.remove(Name):
-            raise NoSuchSchedule(f"Schedule {Name} does not exist.")
+        if not self.account.scheduler.remove(name):
+            raise NoSuchSchedule(f"Schedule {name} does not exist.")
         return {}
 
     def _arm(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class SchedulerClient:
                 account.may_delete(event["EndpointName"])
                 account.sagemaker.delete(event["EndpointName"], now, "schedule")
             elif operation == "deleteInferenceComponent":
-                account.sagemaker.delete_component(event["InferenceComponentName"], now)
+                account.sagemaker.delete_component(event["InferenceComponentName"], now, "schedule")
             else:
                 raise ValueError(f"the simulator knows no universal target {operation}")
             return

@@ -76,7 +76,7 @@ class FakeSwitch:
     def delete_component(self, name: str) -> None:
         """DeleteInferenceComponent."""
         now = self.account.call("DeleteInferenceComponent")
-        self.account.sagemaker.delete_component(name, now)
+        self.account.sagemaker.delete_component(name, now, "guard")
 
     def delete_endpoint(self, name: str) -> None:
         """DeleteEndpoint, under the tag condition of the switch's role."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from peagle_guard import lifetime_provider, turning
@@ -71,7 +72,8 @@ class GuardRun:
         return not any(life.plan.ours for life in self.account.sagemaker.live.values())
 
 
-_FAULTS = tuple(f"{cls.__name__}: " for cls in (AwsFault, *AwsFault.__subclasses__()))
+_KINDS: tuple[type[AwsFault], ...] = (AwsFault, *AwsFault.__subclasses__())
+_FAULTS = tuple(f"{kind.__name__}: " for kind in _KINDS)
 
 
 def _known(fault: str) -> bool:
@@ -97,7 +99,7 @@ def start(world: World) -> GuardRun:
     functions |= {SETTINGS.switch_function: switch, SETTINGS.lifetime_function: wake}
     account.start()
     for lease in world.leases:
-        account.events.at(lease.at, lambda now, lease=lease: account.keep(lease, now))
+        account.events.at(lease.at, partial(account.keep, lease))
     return run
 
 

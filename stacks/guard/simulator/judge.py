@@ -187,7 +187,7 @@ def _waste(world: World, each: Ended, verdict: Verdict) -> None:
 def _acted_at(each: Ended, end: int) -> int:
     """When the guard acted: before its stack took its time, or before the components made room."""
     life = each.life
-    if each.cause != IDLE or life.turning_off_at is None:
+    if life.turning_off_at is None:
         return end
     return life.turning_off_at - (UPDATE_S if life.plan.owner == "stack" else 0)
 

@@ -22,7 +22,7 @@ class Look:
     lanes: tuple[float | None, ...]
     """The same for every variant or component."""
 
-    endpoint_only: None = None
+    endpoint_only: float | None = None
     """The same with the dimension EndpointName alone: AWS publishes no such series, so nothing, always."""
 
 

@@ -29,7 +29,7 @@ class Life:
     deleting_at: int | None = None
     gone_at: int | None = None
     ended_by: str = ""
-    """Who had it deleted: ``guard``, ``schedule``, ``user``, or a rival's name."""
+    """Who turned it off first: ``guard``, ``schedule``, ``user``, or a rival's name."""
     refusals: list[int] = field(default_factory=list)
     double_actions: int = 0
     """Deletions asked for while one was under way."""
@@ -70,7 +70,7 @@ class SageMaker:
     account: str
     region: str
     ending: Callable[[Life], None] = lambda _: None
-    """Called as a life ends, while the guard's register still says why."""
+    """Called as a life begins to end, while the guard's register still says why."""
     live: dict[str, Life] = field(default_factory=dict)
     lives: list[Life] = field(default_factory=list)
 
@@ -123,7 +123,7 @@ class SageMaker:
             return
         self._end(life, now, by)
 
-    def delete_component(self, component: str, now: int) -> None:
+    def delete_component(self, component: str, now: int, by: str) -> None:
         """DeleteInferenceComponent: gone at once, which is kinder than AWS, and of no consequence here."""
         for life in self.live.values():
             if component in life.components:
@@ -132,20 +132,20 @@ class SageMaker:
                         f"Cannot delete inference component {component}: endpoint in progress"
                     )
                 life.components.remove(component)
-                self.stop_serving(life, now)
+                self.stop_serving(life, now, by)
                 return
         raise NoSuchEndpoint(f"Could not find inference component {component}")
 
-    def stop_serving(self, life: Life, now: int) -> None:
+    def stop_serving(self, life: Life, now: int, by: str) -> None:
         """Note that from now on requests fail; the instances go on measuring themselves."""
         if life.turning_off_at is None:
-            life.turning_off_at = now
+            life.turning_off_at, life.ended_by = now, by
+            self.ending(life)
             self.metrics.served[life.plan.name].deaf.append([now, FOREVER])
 
     def _end(self, life: Life, now: int, by: str) -> None:
-        life.deleting_at, life.ended_by = now, by
-        self.stop_serving(life, now)
-        self.ending(life)
+        life.deleting_at = now
+        self.stop_serving(life, now, by)
         served = self.metrics.served[life.plan.name]
         if served.alive and served.alive[-1][1] == FOREVER:
             served.alive[-1][1] = max(now, served.alive[-1][0])

@@ -95,7 +95,7 @@ def test_components_block_a_deletion() -> None:
     account.events.run_until(NOW)
     with pytest.raises(DeletionRefused, match="inference components"):
         account.sagemaker.delete("code", NOW, "guard")
-    account.sagemaker.delete_component("code-copy-0", NOW)
+    account.sagemaker.delete_component("code-copy-0", NOW, "guard")
     account.sagemaker.delete("code", NOW, "guard")
 
 
