@@ -9,6 +9,11 @@ from tests.core.support import AWS, CONTAINER, GPT, LOCAL, ROLE, STACK, TINY, fo
 
 _VLLM = "image: 763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm"
 _LONG = "x" * 1025
+_TO_ZERO = "lifecycle: {idle: scale-to-zero}"
+_TWO_TYPES = "\nplacement: {instance_types: [ml.g7e.2xlarge, ml.g7e.4xlarge]}"
+_NEURON = "\nplacement: {instance_types: [ml.inf2.xlarge]}"
+_PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/one"
+_RESERVED = f"placement: {{capacity_reservation_arn: '{_PLAN}'}}"
 CONTAINER_SPEC = spec_of(CONTAINER)
 
 TRAPS = [
@@ -282,33 +287,13 @@ TRAPS = [
         "cannot be held",
     ),
     ("needs-a-stack", "error", GPT, "autoscaling: {max_instances: 2}", AWS, "only a stack carries it"),
-    ("needs-a-stack", "error", GPT, "lifecycle: {idle: scale-to-zero}", AWS, "allowed here: turn-off"),
-    ("scale-to-zero", "warning", GPT, "lifecycle: {idle: scale-to-zero}", STACK, "until capacity is back"),
-    (
-        "scale-to-zero",
-        "error",
-        GPT,
-        "lifecycle: {idle: scale-to-zero}\nplacement: {instance_types: [ml.g7e.2xlarge, ml.g7e.4xlarge]}",
-        STACK,
-        "several are listed",
-    ),
-    (
-        "scale-to-zero",
-        "error",
-        GPT,
-        "lifecycle: {idle: scale-to-zero}\nplacement: {instance_types: [ml.inf2.xlarge]}",
-        STACK,
-        "how many GPUs ml.inf2.xlarge has is not known",
-    ),
+    ("needs-a-stack", "error", GPT, _TO_ZERO, AWS, "allowed here: turn-off"),
+    ("scale-to-zero", "warning", GPT, _TO_ZERO, STACK, "until capacity is back"),
+    ("scale-to-zero", "error", GPT, f"{_TO_ZERO}{_TWO_TYPES}", STACK, "several are listed"),
+    ("scale-to-zero", "error", GPT, f"{_TO_ZERO}{_NEURON}", STACK, "GPUs ml.inf2.xlarge has is not known"),
+    ("scale-to-zero", "warning", GPT, f"{_TO_ZERO}\n{_RESERVED}", STACK, "paid for at zero instances too"),
     ("second-fleet", "info", GPT, "", STACK, "1 x ml.g7e.2xlarge beside the first, for 4.20 USD/hour more"),
-    (
-        "second-fleet",
-        "warning",
-        GPT,
-        "placement: {capacity_reservation_arn: 'arn:aws:sagemaker:us-east-1:123456789012:training-plan/one'}",
-        STACK,
-        "runs a second fleet",
-    ),
+    ("second-fleet", "warning", GPT, _RESERVED, STACK, "runs a second fleet"),
 ]
 
 

@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peagle_guard import schedules as guards
-from peagle_sm.core.errors import PlanRefused, SpecError
-from peagle_sm.core.payloads import bodies, hard_schedule_name, names_for, schedule_name
+from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan import Context, Plan, Request, make_plan
 from peagle_sm.core.spec import ENDPOINT_NAME, EndpointSpec, load_spec
 from tests.core.support import (
@@ -20,11 +18,9 @@ from tests.core.support import (
     NOW,
     ROLE,
     SCHEDULER_ROLE,
-    STACK,
     TINY,
     breaches,
     plan_of,
-    spec_of,
 )
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "docs" / "examples").glob("*.yaml"))
@@ -137,105 +133,6 @@ def test_the_whole_plan_of_the_stand_in() -> None:
     )
     assert not plan.refused
     assert (plan.usd_per_hour, plan.max_usd, plan.price_source) == (0.0, 0.0, "local: nothing is billed")
-
-
-def test_a_stacks_plan_has_no_clock_and_passes_placeholders_on() -> None:
-    place = Context(
-        "${AWS::AccountId}",
-        "us-east-1",
-        role_arn="${ExecutionRoleArn}",
-        scheduler_role_arn="${SchedulerRoleArn}",
-        stack="Peagle-demo",
-    )
-    plan = make_plan(
-        spec_of("name: demo\nmodel: gpt-oss-20b\nhours: mon-fri 8:00-19:00 europe/berlin\n"), place
-    )
-    sent = bodies(plan)
-    assert not plan.refused
-    assert [request.operation for request in plan.requests] == [
-        "create_model",
-        "create_endpoint_config",
-        "create_endpoint",
-    ]
-    assert sent.model["ExecutionRoleArn"] == "${ExecutionRoleArn}"
-    assert sent.config["ProductionVariants"][0]["ModelName"] == sent.model["ModelName"]
-    assert sent.endpoint["EndpointConfigName"] == sent.config["EndpointConfigName"]
-    assert sent.component is None
-    marks = {tag["Key"]: tag["Value"] for tag in sent.endpoint["Tags"]}
-    assert marks["peagle-sm:stack"] == "Peagle-demo"
-    assert marks["peagle-sm:hours"] == "Mon-Fri 08:00-19:00 Europe/Berlin"
-    assert marks["peagle-sm:usd-per-hour"] == "4.2"
-    assert (plan.usd_per_hour, plan.update_usd_per_hour) == (4.2, 4.2)
-    assert sent.model["Tags"] == sent.config["Tags"] == sent.endpoint["Tags"]
-
-
-def test_bodies_of_a_plan_with_a_missing_fact_say_which() -> None:
-    with pytest.raises(PlanRefused, match="execution_role_arn: found nothing"):
-        bodies(plan_of("name: demo\nmodel: gpt-oss-20b\n"))
-
-
-def test_an_endpoint_that_scales_to_zero_runs_its_model_as_a_component() -> None:
-    plan = plan_of(
-        GPT,
-        "lifecycle: {idle: scale-to-zero, budget_usd: 900}\nautoscaling: {max_instances: 3}\n"
-        "placement: {instance_types: [ml.p6-b200.48xlarge]}",
-        STACK,
-    )
-    sent = bodies(plan)
-    assert not plan.refused or plan.usd_per_hour is None or plan.max_usd is not None
-    (variant,) = sent.config["ProductionVariants"]
-    assert "ModelName" not in variant
-    assert variant["ManagedInstanceScaling"] == {
-        "Status": "ENABLED",
-        "MinInstanceCount": 0,
-        "MaxInstanceCount": 3,
-    }
-    assert (sent.config["ExecutionRoleArn"], sent.config["EnableNetworkIsolation"]) == (ROLE, True)
-    assert sent.component == {
-        "InferenceComponentName": "demo",
-        "EndpointName": "demo",
-        "VariantName": "AllTraffic",
-        "Specification": {
-            "ModelName": sent.model["ModelName"],
-            "StartupParameters": {
-                "ModelDataDownloadTimeoutInSeconds": 3600,
-                "ContainerStartupHealthCheckTimeoutInSeconds": 3600,
-            },
-            "ComputeResourceRequirements": {
-                "NumberOfAcceleratorDevicesRequired": 1.0,
-                "MinMemoryRequiredInMb": 8192,
-            },
-        },
-        "RuntimeConfig": {"CopyCount": 8},
-        "Tags": sent.endpoint["Tags"],
-    }
-    assert {"Key": "peagle-sm:idle", "Value": "scale-to-zero"} in sent.component["Tags"]
-    assert [breaches(request) for request in plan.requests] == [[], [], [], []]
-
-
-def test_a_head_staged_below_its_target_needs_no_channel() -> None:
-    container = _container(plan_of(CONTAINER.replace("s3://bucket/head/", "s3://bucket/target/p-eagle")))
-    assert "AdditionalModelDataSources" not in container
-    assert '"model":"/opt/ml/model/p-eagle"' in container["Environment"]["SM_VLLM_SPECULATIVE_CONFIG"]
-
-
-def test_the_budget_counts_with_as_many_instances_as_there_may_be() -> None:
-    plan = plan_of(GPT, "autoscaling: {max_instances: 3}\nlifecycle: {budget_usd: 100}", STACK)
-    assert (plan.usd_per_hour, plan.most_usd_per_hour, plan.max_usd) == (4.2, 12.6, 100.8)
-    assert [finding.check for finding in plan.findings if finding.severity == "error"] == ["budget"]
-    assert {"Key": "peagle-sm:usd-per-hour", "Value": "4.2"} in bodies(plan).endpoint["Tags"]
-
-
-def test_the_engines_figures_come_as_often_as_asked() -> None:
-    plan = plan_of(GPT, "metrics: {publish_seconds: 10}")
-    assert _container(plan)["ContainerMetricsConfig"] == {
-        "MetricsEndpoints": [{"MetricsEndpointPath": "/metrics", "MetricPublishFrequencyInSeconds": 10}]
-    }
-    assert bodies(plan).config["MetricsConfig"] == {
-        "EnableDetailedObservability": True,
-        "MetricPublishFrequencyInSeconds": 10,
-    }
-    assert [breaches(request) for request in plan.requests] == [[], [], [], []]
 
 
 def test_jumpstarts_own_environment_is_sent() -> None:
@@ -430,30 +327,6 @@ def test_the_rules_that_payloads_are_held_against_do_find_breaches() -> None:
 
 
 _NAMES = st.from_regex(ENDPOINT_NAME, fullmatch=True).filter(lambda name: len(name) <= 63)
-
-
-@given(_NAMES, st.text("0123456789abcdef", min_size=16, max_size=16))
-def test_every_name_made_is_one_that_aws_takes(name: str, digest: str) -> None:
-    names = names_for(name, digest)
-    assert names.endpoint == name
-    assert ENDPOINT_NAME.fullmatch(names.config)
-    assert len(names.config) <= 63
-    assert max(len(names.schedule), len(hard_schedule_name(name)), len(hard_schedule_name(name, 1))) <= 64
-    assert names.schedule == schedule_name(name)
-    assert digest[:8] in names.config
-
-
-@given(_NAMES)
-def test_the_guard_gives_the_schedules_the_same_names(name: str) -> None:
-    assert guards.schedule_name(name) == schedule_name(name)
-    assert guards.hard_name(schedule_name(name)) == hard_schedule_name(name)
-    assert guards.hard_name(schedule_name(name), 2) == hard_schedule_name(name, 2)
-
-
-@given(_NAMES, _NAMES)
-def test_different_endpoints_have_different_guards(one: str, other: str) -> None:
-    if one != other:
-        assert schedule_name(one) != schedule_name(other)
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,0 +1,36 @@
+"""Names that AWS takes, and on which the toolkit and the guard agree."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peagle_guard import schedules as guards
+from peagle_sm.core.payloads import hard_schedule_name, names_for, schedule_name
+from peagle_sm.core.spec import ENDPOINT_NAME
+
+_NAMES = st.from_regex(ENDPOINT_NAME, fullmatch=True).filter(lambda name: len(name) <= 63)
+
+
+@given(_NAMES, st.text("0123456789abcdef", min_size=16, max_size=16))
+def test_every_name_made_is_one_that_aws_takes(name: str, digest: str) -> None:
+    names = names_for(name, digest)
+    assert names.endpoint == name
+    assert ENDPOINT_NAME.fullmatch(names.config)
+    assert len(names.config) <= 63
+    assert max(len(names.schedule), len(hard_schedule_name(name)), len(hard_schedule_name(name, 1))) <= 64
+    assert names.schedule == schedule_name(name)
+    assert digest[:8] in names.config
+
+
+@given(_NAMES)
+def test_the_guard_gives_the_schedules_the_same_names(name: str) -> None:
+    assert guards.schedule_name(name) == schedule_name(name)
+    assert guards.hard_name(schedule_name(name)) == hard_schedule_name(name)
+    assert guards.hard_name(schedule_name(name), 2) == hard_schedule_name(name, 2)
+
+
+@given(_NAMES, _NAMES)
+def test_different_endpoints_have_different_guards(one: str, other: str) -> None:
+    if one != other:
+        assert schedule_name(one) != schedule_name(other)

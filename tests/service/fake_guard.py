@@ -1,0 +1,156 @@
+"""What a guard leaves in the AWS in memory: its schedules, its stack, its table, its switch."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from tests.service.fake_errors import Params, client_error
+
+if TYPE_CHECKING:
+    from tests.service.fakes import FakeAws
+
+
+class Pages:
+    def __init__(self, rows: Callable[[Params], Params]) -> None:
+        self._rows = rows
+
+    def paginate(self, **params: Any) -> Iterator[Params]:
+        yield self._rows(params)
+
+
+class Scheduler:
+    def __init__(self, aws: FakeAws) -> None:
+        self.aws = aws
+
+    def create_schedule(self, **params: Any) -> Params:
+        def act() -> Params:
+            if params["Name"] in self.aws.schedules:
+                message = f"Schedule {params['Name']} already exists."
+                raise client_error("CreateSchedule", "ConflictException", message, 409)
+            self.aws.schedules[params["Name"]] = params
+            return {}
+
+        return self.aws.call("CreateSchedule", act)
+
+    def update_schedule(self, **params: Any) -> Params:
+        def act() -> Params:
+            self._get("UpdateSchedule", params["Name"])
+            self.aws.schedules[params["Name"]] = params
+            return {}
+
+        return self.aws.call("UpdateSchedule", act)
+
+    def get_schedule(self, Name: str) -> Params:
+        return self.aws.call("GetSchedule", lambda: dict(self._get("GetSchedule", Name)))
+
+    def delete_schedule(self, Name: str) -> Params:
+        def act() -> Params:
+            self._get("DeleteSchedule", Name)
+            del self.aws.schedules[Name]
+            return {}
+
+        return self.aws.call("DeleteSchedule", act)
+
+    def get_paginator(self, operation: str) -> Pages:
+        assert operation == "list_schedules"
+        return Pages(
+            lambda params: self.aws.call(
+                "ListSchedules",
+                lambda: {
+                    "Schedules": [
+                        {"Name": name} for name in self.aws.schedules if name.startswith(params["NamePrefix"])
+                    ]
+                },
+            )
+        )
+
+    def _get(self, operation: str, name: str) -> Params:
+        if name not in self.aws.schedules:
+            raise client_error(
+                operation, "ResourceNotFoundException", f"Schedule {name} does not exist.", 404
+            )
+        return self.aws.schedules[name]
+
+
+class CloudFormation:
+    def __init__(self, aws: FakeAws) -> None:
+        self.aws = aws
+
+    def describe_stacks(self, StackName: str) -> Params:
+        def act() -> Params:
+            if StackName not in self.aws.stacks:
+                message = f"Stack with id {StackName} does not exist"
+                raise client_error("DescribeStacks", "ValidationError", message)
+            row = {"StackName": StackName, "StackId": "id", "StackStatus": self.aws.stacks[StackName]}
+            return {"Stacks": [row]}
+
+        return self.aws.call("DescribeStacks", act)
+
+
+class DynamoDb:
+    """One table, `peagle-guard`; None in `FakeAws.register` means that there is none."""
+
+    def __init__(self, aws: FakeAws) -> None:
+        self.aws = aws
+
+    def _items(self, operation: str) -> dict[str, Params]:
+        if self.aws.register is None:
+            raise client_error(operation, "ResourceNotFoundException", "Requested resource not found")
+        return self.aws.register
+
+    def get_item(self, **params: Any) -> Params:
+        def act() -> Params:
+            item = self._items("GetItem").get(params["Key"]["pk"]["S"])
+            return {} if item is None else {"Item": item}
+
+        return self.aws.call("GetItem", act)
+
+    def update_item(self, **params: Any) -> Params:
+        def act() -> Params:
+            pk = params["Key"]["pk"]["S"]
+            item = dict(self._items("UpdateItem").get(pk, {}))
+            values = params["ExpressionAttributeValues"]
+            if item.get("version") != values.get(":seen"):
+                raise client_error("UpdateItem", "ConditionalCheckFailedException", "The conditional failed")
+            sets, _, removes = params["UpdateExpression"].partition(" REMOVE ")
+            for part in sets.removeprefix("SET ").split(", "):
+                name, _, value = part.partition(" = ")
+                item[name.removeprefix("#")] = values[value]
+            for name in filter(None, removes.split(", ")):
+                item.pop(name.removeprefix("#"), None)
+            self._items("UpdateItem")[pk] = {**item, "pk": {"S": pk}}
+            return {}
+
+        return self.aws.call("UpdateItem", act)
+
+    def delete_item(self, **params: Any) -> Params:
+        def act() -> Params:
+            self._items("DeleteItem").pop(params["Key"]["pk"]["S"], None)
+            return {}
+
+        return self.aws.call("DeleteItem", act)
+
+    def get_paginator(self, operation: str) -> Pages:
+        assert operation == "scan"
+        return Pages(
+            lambda params: self.aws.call("Scan", lambda: {"Items": list(self._items("Scan").values())})
+        )
+
+
+class Lambda:
+    """The guard's switch, as `FakeAws.switch` answers; None means that no guard is installed."""
+
+    def __init__(self, aws: FakeAws) -> None:
+        self.aws = aws
+
+    def invoke(self, **params: Any) -> Params:
+        def act() -> Params:
+            if self.aws.switch is None or params["FunctionName"] != "peagle-guard-switch":
+                raise client_error("Invoke", "ResourceNotFoundException", "Function not found", 404)
+            answer = self.aws.switch(json.loads(params["Payload"]))
+            return {"StatusCode": 200, "Payload": io.BytesIO(json.dumps(answer).encode())}
+
+        return self.aws.call("Invoke", act)
