@@ -6,47 +6,67 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
-from aws_cdk import App, Validations
+from aws_cdk import App, Stack, Validations
+from aws_cdk import aws_sns as sns
 from cdk_nag import AwsSolutionsChecks
-from cfnlint.api import lint_all
+from cfnlint.api import ManualArgs, lint
+from cfnlint.match import Match
 
+from peagle_sm.core.spec import load_spec
 from stacks.endpoint_stack import EndpointStack
-from tests.stacks.support import EMAIL, EXAMPLES, ROOT, plan_of, specs, template
+from tests.stacks.support import EMAIL, EXAMPLES, REGION, ROOT, plan_of, specs, template
 
 pytestmark = pytest.mark.slow
 NAMES = sorted(specs())
 
 
-def test_cdk_nag_finds_nothing(tmp_path: Path) -> None:
-    app = App(outdir=str(tmp_path), analytics_reporting=False)
+def _findings(folder: Path, names: list[str], plant: Callable[[Stack], None]) -> list[str]:
+    app = App(outdir=str(folder), analytics_reporting=False)
     Validations.of(app).add_plugins(AwsSolutionsChecks())
-    for name in NAMES:
-        EndpointStack(app, plan_of(name), EMAIL)
+    for name in names:
+        plant(EndpointStack(app, plan_of(name), EMAIL))
     with suppress(RuntimeError):  # findings that are errors stop the synthesis; the report has them all
         app.synth()
-    report = json.loads((tmp_path / "validation-report.json").read_text())
-    assert [
+    report = json.loads((folder / "validation-report.json").read_text())
+    return [
         f"{found['ruleName']} {construct['constructPath']}"
         for part in report["pluginReports"]
         for found in part["violations"]
         for construct in found["violatingConstructs"]
-    ] == []
+    ]
+
+
+def test_cdk_nag_finds_nothing(tmp_path: Path) -> None:
+    assert _findings(tmp_path, NAMES, lambda stack: None) == []
+
+
+def test_cdk_nag_would_find_a_topic_that_speaks_without_tls(tmp_path: Path) -> None:
+    def plant(stack: Stack) -> None:
+        sns.CfnTopic(stack, "Planted")
+
+    assert _findings(tmp_path, ["tiny-none"], plant) == ["AwsSolutions-SNS3 Peagle-tiny-none/Planted"]
+
+
+def _linted(template: dict[str, Any]) -> list[Match]:
+    return lint(json.dumps(template), config=ManualArgs(regions=[REGION]))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_cfn_lint_finds_nothing(name: str) -> None:
-    assert [str(match) for match in lint_all(json.dumps(template(name)))] == []
+    assert [str(match) for match in _linted(template(name))] == []
 
 
 def test_cfn_lint_would_find_the_field_that_cloudformation_lacks() -> None:
     planted = template("tiny-none")
     container = planted["Resources"]["Model"]["Properties"]["PrimaryContainer"]
     container["AdditionalModelDataSources"] = []
-    assert [match.rule.id for match in lint_all(json.dumps(planted))] == ["E3002"]
+    assert [match.rule.id for match in _linted(planted)] == ["E3002"]
 
 
 def test_the_cdks_own_validation_lets_all_examples_through(tmp_path: Path) -> None:
@@ -68,8 +88,5 @@ def test_the_cdks_own_validation_lets_all_examples_through(tmp_path: Path) -> No
     )
     assert ran.returncode == 0, ran.stderr
     made = {path.name.removesuffix(".template.json") for path in tmp_path.glob("*.template.json")}
-    examples = {
-        json.loads(path.read_text())["Outputs"]["EndpointName"]["Value"] for path in tmp_path.glob("Peagle-*")
-    }
+    examples = {load_spec(path).name for path in EXAMPLES}
     assert made == {"PeagleGuard", *(f"Peagle-{name}" for name in examples)}
-    assert len(examples) == len(EXAMPLES)
