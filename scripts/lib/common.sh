@@ -37,3 +37,18 @@ ensure_venv() {
 ensure_engine() {
   "$ROOT/.venv/bin/python" -m peagle_sm.local.engine_env >/dev/null || exit 1
 }
+
+# The CDK's command line, from package-lock.json: installed when it is not there in that version.
+ensure_cdk() {
+  local lock=$ROOT/package-lock.json stamp=$ROOT/node_modules/.peagle-sm-stamp
+  if [[ -f $stamp ]] && cmp -s "$lock" "$stamp"; then
+    return
+  fi
+  if ! command -v npm >/dev/null; then
+    say "Node 20 or newer with npm was not found on PATH; the CDK needs it. Install it and run this again."
+    exit 1
+  fi
+  say "Installing the CDK's command line (once; later runs skip this)"
+  npm ci --no-audit --no-fund --loglevel=error >&2 || exit 1
+  cp "$lock" "$stamp"
+}
