@@ -111,7 +111,7 @@ class GuardedAccount(Account):
             dead_letters_arn=SETTINGS.dead_letters_arn,
             switch_arn=PREFIX + SETTINGS.switch_function if stacked else "",
             stack=stack_name(plan) if stacked else "",
-            components=_components(plan) if stacked else (),
+            components=_components(plan),
         )
 
     def _properties(self, plan: Plan) -> dict[str, Any]:

@@ -94,6 +94,13 @@ def test_a_request_in_the_last_minute_of_the_grace_saves_it(second: int) -> None
     _intact(found)
 
 
+@pytest.mark.parametrize("second", range(0, 330, 15))
+def test_a_request_just_before_the_mark_is_seen_after_it(second: int) -> None:
+    # Idle is as short as a sweep, and CloudWatch shows the request only after the mark.
+    given = plan((400, 410), (10 * MINUTE + second, 11 * MINUTE + second), idle_minutes=5, grace_minutes=12)
+    _intact(world(given, cloudwatch=CloudWatch(lag_s=119, concurrency=False)))
+
+
 def test_a_warning_of_the_limit_does_not_delay_the_end_of_idleness() -> None:
     # Marked at 25, due at 35 or 40 minutes; the limit's warning falls in between.
     for hours in (1.0, 1.05, 1.1, 1.15, 1.2):
