@@ -156,7 +156,7 @@ def _drafting(endpoint: Watched) -> Iterator[Watch]:
 def _hardware(endpoint: Watched) -> Iterator[Watch]:
     if endpoint.gpus:
         of_all = f"/ {endpoint.gpus}" if endpoint.gpus > 1 else ""
-        kinds = (
+        kinds = [
             ("gpu-memory", "GPUMemoryUtilization", of_all, 97, "vLLM plans for 90%; beyond 97% it dies next"),
             (
                 "gpu-busy",
@@ -165,9 +165,9 @@ def _hardware(endpoint: Watched) -> Iterator[Watch]:
                 98,
                 "the GPUs are saturated and requests queue: scale out",
             ),
-        )
+        ]
     else:
-        kinds = (("memory", "MemoryUtilization", "", 95, "the host's memory is nearly full"),)
+        kinds = [("memory", "MemoryUtilization", "", 95, "the host's memory is nearly full")]
     for key, metric, divided, percent, says in kinds:
         yield Watch(
             key=key,

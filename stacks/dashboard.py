@@ -120,10 +120,10 @@ def _overhead(endpoint: Watched) -> dict[str, Any]:
 def _drafting(endpoint: Watched) -> list[dict[str, Any]]:
     if endpoint.tokens is None:
         return []
-    space, none = endpoint.acceptance_namespace, {}
+    space = endpoint.acceptance_namespace
     counts = [
-        _metric(space, ACCEPTED, none, stat="Sum", id="accepted", visible=False),
-        _metric(space, DRAFTED, none, stat="Sum", id="drafted", visible=False),
+        _metric(space, ACCEPTED, {}, stat="Sum", id="accepted", visible=False),
+        _metric(space, DRAFTED, {}, stat="Sum", id="drafted", visible=False),
     ]
     length = {"expression": f"1 + {endpoint.tokens} * accepted / drafted", "label": "length", "id": "length"}
     rate = {"expression": "100 * accepted / drafted", "label": "accepted %", "id": "rate", "yAxis": "right"}

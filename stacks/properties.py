@@ -29,9 +29,9 @@ class Unsupported(ValueError):
 @cache
 def known(l1: type, nested: str | None = None) -> Mapping[str, tuple[str, str | None]]:
     """Return field name, folded -> (the CDK's parameter, the nested type's name or None)."""
-    owner = getattr(l1, nested) if nested else l1
+    owner: type = getattr(l1, nested) if nested else l1
     found = {}
-    for name, parameter in inspect.signature(owner.__init__).parameters.items():
+    for name, parameter in inspect.signature(vars(owner)["__init__"]).parameters.items():
         if name != "self" and (nested or name not in _THE_CONSTRUCTS_OWN):
             inner = _NESTED.search(str(parameter.annotation))
             found[_folded(name)] = (name, inner.group(1) if inner else None)
@@ -79,8 +79,7 @@ def _lacking(l1: type, nested: str | None, payload: Mapping[str, Any], at: str) 
         if entry is None:
             found.append(at + name)
         elif entry[1] is not None:
-            items = value if isinstance(value, list) else [value]
-            for item in items:
+            for item in value if isinstance(value, list) else [value]:
                 found += _lacking(l1, entry[1], item, f"{at}{name}.")
     return found
 

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-# aws-cdk-lib's own validation takes seconds a stack; test_strict turns it on.
-os.environ.setdefault("CDK_VALIDATION", "false")
-os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
 
 from aws_cdk import App
 

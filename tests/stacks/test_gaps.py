@@ -48,7 +48,7 @@ OPERATIONS = {
 }
 
 
-def _paths(shape: Shape, at: str = "") -> Iterator[tuple[str, dict[str, object]]]:
+def _paths(shape: Shape | None, at: str = "") -> Iterator[tuple[str, dict[str, object]]]:
     """Every field of a request with a payload that holds it alone."""
     assert isinstance(shape, StructureShape)
     for name, member in shape.members.items():

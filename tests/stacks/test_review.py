@@ -54,7 +54,7 @@ def test_cdk_nag_would_find_a_topic_that_speaks_without_tls(tmp_path: Path) -> N
 
 
 def _linted(template: dict[str, Any]) -> list[Match]:
-    return lint(json.dumps(template), config=ManualArgs(regions=[REGION]))
+    return list(lint(json.dumps(template), config=ManualArgs(regions=[REGION])))
 
 
 @pytest.mark.parametrize("name", NAMES)
