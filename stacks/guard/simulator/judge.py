@@ -108,7 +108,9 @@ def _idle(world: World, each: Ended, verdict: Verdict) -> None:
     promise = plan.idle_s + plan.grace_s
     until = life.in_service_at + promise
     shown_by = off - world.cloudwatch.lag_s - FLUSH_S
-    announced = 0 if each.marked_at is None else each.marked_at + plan.grace_s
+    # By CloudWatch's clock: where it is ahead, the last of the grace is shown as if it had been there before.
+    ahead = max(0, world.cloudwatch.skew_s)
+    announced = 0 if each.marked_at is None else each.marked_at + plan.grace_s - ahead
     in_flight = late = False
     back = None
     for start, end in requests(plan):
