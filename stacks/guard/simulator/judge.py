@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from stacks.guard.simulator.cloudformation import UPDATE_S
+from stacks.guard.simulator.judge_hours import missed_hours
 from stacks.guard.simulator.sagemaker import Life
 from stacks.guard.simulator.traffic import HOUR
 from stacks.guard.simulator.worlds import Plan, World
@@ -65,6 +66,8 @@ class Verdict:
     double: int = 0
     beyond_bound: int = 0
     """Quiet for longer than idle, grace and two sweeps, in a world in which everything works."""
+    hours_missed: int = 0
+    """Still on after its hours and the grace, or not on soon after they began; where everything works."""
     kept_killed: int = 0
     """Turned off for idleness during a lease that had reached the register."""
     tails: list[float] = field(default_factory=list)
@@ -91,7 +94,17 @@ def judge(world: World, ended: list[Ended]) -> Verdict:
         _limits(world, each, verdict)
         if each.cause == IDLE:
             _idle(world, each, verdict)
+    if world.metrics_work:
+        _hours(world, ended, verdict)
     return verdict
+
+
+def _hours(world: World, ended: list[Ended], verdict: Verdict) -> None:
+    timed = [each for each in ended if each.life.plan.hours is not None]
+    if timed and all(_undisturbed(world, each) for each in timed):
+        missed = missed_hours(world, [(each.life, each.cause) for each in timed])
+        verdict.hours_missed += len(missed)
+        verdict.notes += missed
 
 
 def requests(plan: Plan) -> list[tuple[int, int]]:

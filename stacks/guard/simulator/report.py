@@ -98,6 +98,7 @@ def promises(tally: Tally) -> list[str]:
         "too_early": "turned off for idleness before idle plus grace had passed",
         "kept_killed": "turned off for idleness during a lease",
         "survivors": "alive after the lifetime limit plus drain",
+        "hours_missed": "a timetable's closing or opening missed where everything works",
         "foreign": "foreign endpoints deleted",
         "double": "double actions",
         "beyond_bound": "quiet for longer than idle plus grace plus two sweeps where everything works",

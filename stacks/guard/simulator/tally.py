@@ -23,6 +23,7 @@ COUNTS = (
     "double",
     "beyond_bound",
     "kept_killed",
+    "hours_missed",
 )
 
 BROKEN = (
@@ -34,6 +35,7 @@ BROKEN = (
     "double",
     "beyond_bound",
     "kept_killed",
+    "hours_missed",
 )
 """What must be 0 for the guard."""
 
