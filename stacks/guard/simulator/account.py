@@ -69,6 +69,8 @@ class Account:
     plans: dict[str, Plan] = field(default_factory=dict)
     """The plan last deployed under each name."""
 
+    actor: str = "guard"
+    """Who calls the switch: ``guard``, or ``schedule`` while a schedule fires."""
     patient: bool = False
     """Whoever calls repeats what is throttled."""
 
@@ -132,8 +134,8 @@ class Account:
         if life is not None and life.deleting_at is None:
             if life.components and life.status(now) not in BUSY:
                 life.components.clear()
-                self.sagemaker.stop_serving(life, now, "guard")
-            self.sagemaker.delete(plan.name, now, "guard")
+                self.sagemaker.stop_serving(life, now, stack.by)
+            self.sagemaker.delete(plan.name, now, stack.by)
 
     def call(self, operation: str) -> int:
         """Count a call and let it fail if the world says so; returns the present moment.

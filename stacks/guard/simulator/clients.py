@@ -95,7 +95,11 @@ class SchedulerClient:
                 raise ValueError(f"the simulator knows no universal target {operation}")
             return
         if account.functions_run(now):
-            self.functions[arn.rpartition(":")[2]](event)
+            account.actor = "schedule"
+            try:
+                self.functions[arn.rpartition(":")[2]](event)
+            finally:
+                account.actor = "guard"
 
 
 def _aware(at: datetime) -> datetime:

@@ -22,6 +22,8 @@ class Stack:
     busy: tuple[Interval, ...]
     state: str = "on"
     status: str = "CREATE_COMPLETE"
+    by: str = "guard"
+    """Who asked for the last update."""
     updates: int = 0
     refused: int = 0
 

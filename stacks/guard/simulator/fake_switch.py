@@ -41,6 +41,7 @@ class FakeSwitch:
         state = stack.state if row.get("UsePreviousValue") else row["ParameterValue"]
         try:
             self.account.cloudformation.update(name, state, now)
+            stack.by = self.account.actor
         except NothingToUpdate as error:
             raise NoUpdates from error
 
@@ -76,13 +77,13 @@ class FakeSwitch:
     def delete_component(self, name: str) -> None:
         """DeleteInferenceComponent."""
         now = self.account.call("DeleteInferenceComponent")
-        self.account.sagemaker.delete_component(name, now, "guard")
+        self.account.sagemaker.delete_component(name, now, self.account.actor)
 
     def delete_endpoint(self, name: str) -> None:
         """DeleteEndpoint, under the tag condition of the switch's role."""
         now = self.account.call("DeleteEndpoint")
         self.account.may_delete(name)
-        self.account.sagemaker.delete(name, now, "guard")
+        self.account.sagemaker.delete(name, now, self.account.actor)
 
     def schedule_start(self, name: str) -> datetime | None:
         """StartDate of a schedule."""

@@ -13,7 +13,7 @@ from stacks.guard.simulator.clients import SageMakerClient, SchedulerClient
 from stacks.guard.simulator.errors import AwsFault
 from stacks.guard.simulator.fake_aws import FakeAws, FakeRegister, moment, seconds
 from stacks.guard.simulator.fake_switch import FakeSwitch
-from stacks.guard.simulator.judge import SWEEP_S, Ended
+from stacks.guard.simulator.judge import SWEEP_S, Ended, acted_at
 from stacks.guard.simulator.people import SETTINGS, GuardedAccount
 from stacks.guard.simulator.sagemaker import Life
 from stacks.guard.simulator.worlds import World
@@ -40,8 +40,11 @@ class GuardRun:
         found = []
         for life in self.account.sagemaker.lives:
             cause, marked = self.endings.get(id(life), ("", None))
-            kept = self.account.kept.get(life.plan.name, 0)
-            found.append(Ended(life, cause, marked, kept, max(life.expires_at, kept)))
+            leases = self.account.kept.get(id(life), [])
+            # A lease that comes while a stack is already being turned off is too late.
+            in_time = [each.until for each in leases if each.at < acted_at(life, self.account.world.end)]
+            expires = max([life.expires_at, *(each.until for each in leases)])
+            found.append(Ended(life, cause, marked, max(in_time, default=0), expires))
         return found
 
     def note_end(self, life: Life) -> None:

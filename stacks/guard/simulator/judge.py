@@ -188,7 +188,7 @@ def _waste(world: World, each: Ended, verdict: Verdict) -> None:
     if not world.metrics_work or not _undisturbed(world, each):
         return
     allowed = life.plan.idle_s + life.plan.grace_s
-    acted = _acted_at(each, end)
+    acted = acted_at(life, end)
     longest = max((min(stop, acted) - begin for begin, stop in stretches), default=0)
     if each.cause == IDLE:
         verdict.excess.append((longest - allowed) / 60)
@@ -199,9 +199,8 @@ def _waste(world: World, each: Ended, verdict: Verdict) -> None:
         verdict.notes.append(f"{life.plan.name} quiet for {longest - allowed} s above idle plus grace")
 
 
-def _acted_at(each: Ended, end: int) -> int:
-    """When the guard acted: before its stack took its time, or before the components made room."""
-    life = each.life
+def acted_at(life: Life, end: int) -> int:
+    """Return when somebody acted on a life: before its stack took its time; ``end`` while nobody has."""
     if life.turning_off_at is None:
         return end
     return life.turning_off_at - (UPDATE_S if life.plan.owner == "stack" else 0)

@@ -38,8 +38,8 @@ class GuardedAccount(Account):
 
     register: FakeRegister = field(init=False)
     schedules: SchedulerClient = field(init=False)
-    kept: dict[str, int] = field(default_factory=dict)
-    """The latest lease of each name that reached the register."""
+    kept: dict[int, list[Lease]] = field(default_factory=dict)
+    """The leases of each life (by its identity) that reached the register."""
 
     def arming(self, plan: Plan, now: int) -> None:
         """Arm the lifetime by the shipped code; people try until it works, a function only once."""
@@ -86,12 +86,15 @@ class GuardedAccount(Account):
         life = self.sagemaker.live.get(lease.endpoint)
         if lease.lost or life is None or life.deleting_at is not None or not life.plan.ours:
             return
-        plan, until = life.plan, moment(lease.until)
+        plan = life.plan
         record = self.register.records.get(plan.name, Record(plan.name))
-        before = max(
-            moment(life.created_at) + timedelta(hours=plan.lifetime_hours), record.expires_at or until
-        )
-        expires = max(until, before)
+        # It never shortens what was promised before, and a promise ends with the endpoint it was made of.
+        current = record.created_at in (None, moment(life.created_at))
+        record = record if current else Record(plan.name, version=record.version)
+        before = record.keep_until
+        until = max(moment(lease.until), before or moment(lease.until))
+        promised = moment(life.created_at) + timedelta(hours=plan.lifetime_hours)
+        expires = max(until, promised, record.expires_at or until)
         with self.patience():
             for request in reversed(schedules(replace(self._arming(plan, now), expires_at=expires))):
                 if request["Name"] in self.scheduler.armed:
@@ -99,7 +102,7 @@ class GuardedAccount(Account):
         self.register.records[plan.name] = replace(
             record, keep_until=until, expires_at=expires, version=record.version + 1
         )
-        self.kept[plan.name] = max(lease.until, self.kept.get(plan.name, 0))
+        self.kept.setdefault(id(life), []).append(lease)
 
     def _arming(self, plan: Plan, now: int) -> Arming:
         stacked = plan.owner == "stack"
