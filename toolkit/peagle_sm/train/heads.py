@@ -90,7 +90,7 @@ class Trainer:
             *("--verifier-name-or-path", str(self.work / "target"), "--save-path", str(folder)),
             *("--data-path", str(self.work / "rollouts"), "--log-dir", str(self.work / "logs")),
             *("--target-layer-ids", *layers, "--total-seq-len", str(TOKENS_A_STEP)),
-            *("--lr", str(self.plan.rate), "--seed", str(self.plan.seed), "--scheduler-warmup-ratio", "0.04"),
+            *("--lr", str(self.plan.rate), "--scheduler-warmup-ratio", "0.04"),
             *(*_SHARED, *options),
         ]
         log = self.work / f"{part}.log"
@@ -129,7 +129,7 @@ def train(trainer: Trainer) -> None:
     words += ["--eagle3", str(half), "--fresh", str(fresh), "--seed", str(plan.seed)]
     subprocess.run(words, check=True)
     options = ["--from-pretrained", str(half), "--ttt-steps", str(TTT_STEPS)]
-    trainer.run("eagle3", "eagle3", options, steps=plan.steps - first)
+    trainer.run("eagle3", "eagle3", options, steps=plan.steps - first, turn=1)
     trainer.run("p-eagle", "peagle", ["--from-pretrained", str(warm), *_DEPTHS], steps=plan.steps)
 
 
