@@ -92,6 +92,8 @@ def add_lifetime(scope: Construct, plan: Plan, is_on: CfnCondition) -> CfnResour
             "MaxLifetimeHours": tags.number(plan.spec.lifecycle.max_lifetime_hours),
             "ScheduleName": plan.names.schedule,
             "Nonce": plan.spec_hash,
+            # Components block the deletion of their endpoint, so each gets a schedule of its own.
+            **({"InferenceComponentNames": [plan.names.component]} if plan.names.component else {}),
         },
     )
     lifetime.cfn_options.condition = is_on
@@ -99,7 +101,7 @@ def add_lifetime(scope: Construct, plan: Plan, is_on: CfnCondition) -> CfnResour
 
 
 def _custom(
-    scope: Construct, name: str, type_name: str, provider: str, values: Mapping[str, str]
+    scope: Construct, name: str, type_name: str, provider: str, values: Mapping[str, Any]
 ) -> CfnResource:
     token = Fn.import_value(provider)
     return CfnResource(scope, name, type=type_name, properties={"ServiceToken": token, **values})

@@ -35,6 +35,7 @@ class Job:
     statements: list[Any]
     alone: bool = False
     event_age_s: int | None = None
+    retries: int = 1
 
 
 def jobs() -> tuple[Job, ...]:
@@ -49,6 +50,7 @@ def jobs() -> tuple[Job, ...]:
             statements=policies.sweeper(),
             alone=True,
             event_age_s=60 * names.SWEEP_MINUTES,  # a late sweep is useless: the next one is due
+            retries=0,  # it fails after its work is done, so that the alarm sees a fault with one endpoint
         ),
         Job(
             "Switch",
@@ -125,7 +127,7 @@ def make(stack: Stack, job: Job, around: Surroundings, inputs: Inputs) -> lambda
             function_name=function.ref,
             qualifier="$LATEST",
             maximum_event_age_in_seconds=job.event_age_s,
-            maximum_retry_attempts=1,
+            maximum_retry_attempts=job.retries,
         )
     return function
 

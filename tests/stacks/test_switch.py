@@ -72,7 +72,9 @@ def test_the_endpoint_is_created_after_the_schedules_that_end_its_life(name: str
     assert set(on["Endpoint"]["DependsOn"]) == {"EndpointConfig", "Lifetime", "Logs"}
     lifetime = on["Lifetime"]["Properties"]
     plan = plan_of(name)
+    component = plan.names.component
     assert lifetime == {
+        **({"InferenceComponentNames": [component]} if component else {}),
         "ServiceToken": f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:peagle-guard-lifetime",
         "EndpointName": name,
         "StackName": f"Peagle-{name}",
