@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from peagle_guard.cfn_response import ProviderError
-from peagle_guard.lifetime import NotArmed
+from peagle_guard.lifetime import Arming, NotArmed, schedules
 from peagle_guard.lifetime_provider import provide, wake
 from peagle_guard.schedules import hard_name, schedule_name
 from peagle_sm.core import payloads
@@ -100,6 +100,17 @@ def test_components_are_deleted_before_the_endpoint_and_forgotten_with_it() -> N
     assert "peagle-chat-lifetime-hard-2" not in scheduler.schedules
     provide(scheduler, register, SETTINGS, event("Delete", InferenceComponentNames=["one"]), START)
     assert scheduler.schedules == {}
+
+
+def test_without_a_stack_components_do_not_block_the_last_line_either() -> None:
+    ends = START + 8 * HOUR
+    arming = Arming(
+        "peagle-chat-lifetime", "chat", ends, "arn:aws:iam::1:role/r", "queue", components=("copy",)
+    )
+    component, endpoint = schedules(arming)
+    assert (component["Name"], component["StartDate"]) == ("peagle-chat-lifetime-hard-1", ends)
+    assert json.loads(component["Target"]["Input"]) == {"InferenceComponentName": "copy"}
+    assert (endpoint["Name"], endpoint["StartDate"]) == ("peagle-chat-lifetime", ends)
 
 
 def test_a_new_deploy_rewrites_the_schedules_and_the_sweeper_knows() -> None:

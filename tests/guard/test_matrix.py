@@ -230,6 +230,24 @@ def test_a_component_is_deleted_before_its_endpoint() -> None:
     ]
 
 
+def test_a_turning_off_that_has_taken_components_away_is_carried_through() -> None:
+    aws = world("InService", "fine-zeros", "ours")
+    aws.endpoints["chat"].components = ["copy"]
+    for metric in ("CPUUtilizationNormalized", "Invocations"):
+        aws.points[("copy", metric)] = dict(aws.points[("chat", metric.removesuffix("Normalized"))])
+    assert swept(aws).action == "turn-off"
+    # Traffic and a lease come too late: without the component nothing answers them.
+    aws.now += 5 * MINUTE
+    aws.traffic_points("chat", START, aws.now)
+    aws.register.write("chat", keep_until=aws.now + HOUR)
+    aws.change("chat", status="Updating")
+    assert swept(aws).action == "wait"
+    aws.now += 5 * MINUTE
+    aws.change("chat", status="InService", config_name="")
+    assert swept(aws).action == "turn-off"
+    assert [what for _, what, _ in aws.deeds] == ["delete-component", "delete"]
+
+
 def test_a_new_configuration_starts_the_idle_clock_again() -> None:
     aws = world("InService", "fine-zeros", "ours")
     aws.register.write("chat", config_name="chat-0", described_at=START - 2 * HOUR, variants=("AllTraffic",))

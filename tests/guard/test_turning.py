@@ -169,6 +169,14 @@ def test_off_deletes_an_endpoint_without_a_stack_and_then_its_schedule() -> None
     assert (turn(aws, event)["state"], aws.schedules) == ("done", {})
 
 
+def test_the_schedules_of_its_components_go_with_it_and_a_later_one_stays() -> None:
+    aws = FakeAws()
+    ends = START + timedelta(hours=8)
+    late = {"peagle-chat-lifetime-hard-3": ends + timedelta(hours=1)}
+    aws.schedules = {f"peagle-chat-lifetime{end}": ends for end in ("", "-hard-1", "-hard-2")} | late
+    assert (turn(aws, direct(expires_at=ends.isoformat()))["state"], aws.schedules) == ("done", late)
+
+
 def test_off_without_a_stack_leaves_another_creation_or_arn_alone() -> None:
     for event in (direct(created_at=(START - MINUTE).isoformat()), direct(arn=arn_of("chat2"))):
         aws = alone()

@@ -136,7 +136,7 @@ def test_without_a_guard_the_lifetime_alone_moves(aws: FakeAws, pacing: Pacing) 
     assert aws.schedules[SCHEDULE]["StartDate"] == START + 21 * HOUR
 
 
-def test_both_schedules_of_a_stack_move_the_hard_one_first(aws: FakeAws, pacing: Pacing) -> None:
+def test_all_schedules_of_a_stack_move_the_hard_ones_first(aws: FakeAws, pacing: Pacing) -> None:
     session = _deployed(aws)
     for rows in (aws.endpoints, aws.configs, aws.models):
         for row in rows.values():
@@ -151,8 +151,8 @@ def test_both_schedules_of_a_stack_move_the_hard_one_first(aws: FakeAws, pacing:
             "Input": json.dumps({"action": "off", "stack": "Peagle-demo"}),
         },
     }
-    component = "-".join([SCHEDULE, "hard", "1"])
-    aws.schedules[component] = {**hard, "Name": component}
+    components = [f"{SCHEDULE}-hard-{number}" for number in (1, 2)]
+    aws.schedules |= {name: {**hard, "Name": name} for name in components}
     moved: list[str] = []
 
     def note(_: FakeAws, number: int, operation: str) -> None:
@@ -165,10 +165,11 @@ def test_both_schedules_of_a_stack_move_the_hard_one_first(aws: FakeAws, pacing:
 
     aws.after = note
     keep("demo", 20 * HOUR, session=session, pacing=pacing)
-    assert moved == [component, f"{SCHEDULE}-hard", SCHEDULE]
+    assert moved == [*components, f"{SCHEDULE}-hard", SCHEDULE]
     ends = {name: one["StartDate"] for name, one in aws.schedules.items()}
     hard_end = START + 21.5 * HOUR
-    assert ends == {SCHEDULE: START + 21 * HOUR, f"{SCHEDULE}-hard": hard_end, component: hard_end}
+    hard_ends = dict.fromkeys([*components, f"{SCHEDULE}-hard"], hard_end)
+    assert ends == {SCHEDULE: START + 21 * HOUR, **hard_ends}
     assert list_endpoints(session)[0].expires_at == START + 21 * HOUR
 
 

@@ -64,7 +64,8 @@ class GuardedAccount(Account):
     def disarm(self, plan: Plan) -> None:
         """Remove the schedules of an endpoint."""
         if plan.owner != "stack":
-            disarm(self.schedules, [schedule_name(plan.name)])
+            armed = schedules(self._arming(plan, self.events.now))
+            disarm(self.schedules, [request["Name"] for request in armed])
             return
         event = {
             "RequestType": "Delete",

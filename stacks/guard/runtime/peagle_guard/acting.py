@@ -9,7 +9,7 @@ from peagle_guard import actions, notices, tags
 from peagle_guard.aws import Aws
 from peagle_guard.decide import decide
 from peagle_guard.decide_gone import MOST_WAKE_TRIES
-from peagle_guard.evidence import window_start
+from peagle_guard.evidence import idle_start, window_start
 from peagle_guard.inventory import Inventory, is_foreign
 from peagle_guard.looking import Ours
 from peagle_guard.measure import Look, look
@@ -89,6 +89,10 @@ class Actor:
             return _stood_down(decision, record, "another sweep was faster"), faults
         faults = (*faults, *self._tell(decision, lifecycle))
         outcome = actions.turn_off(self.aws, self.settings, lifecycle, decision.record)
+        written = decision.record
+        if outcome.parting and not written.parting:
+            # Whatever is seen from now on, without its components it would be paid for and serve nothing.
+            self.aws.register.put(replace(written, parting=True, version=written.version + 1), self.now)
         return replace(decision, reason=f"{decision.reason}: {outcome.state}, {outcome.detail}"), faults
 
     def _look_again(self, ours: Ours) -> tuple[Evidence, tuple[str, ...]]:
@@ -96,7 +100,8 @@ class Actor:
         if endpoint.status not in SERVING | BUSY or self.inventory.components is None:
             return _NOBODY, ()
         start = window_start(ours.lifecycle, track(endpoint, ours.lifecycle, ours.read, self.now), self.now)
-        found, faults = look(self.aws, [Look(endpoint, start)], self.now)
+        wanted = Look(endpoint, start, idle_start(ours.lifecycle, self.now))
+        found, faults = look(self.aws, [wanted], self.now)
         return found[endpoint.name], tuple(faults)
 
     def _wake(self, seen: Record, lifecycle: Lifecycle) -> tuple[Decision, tuple[str, ...]]:

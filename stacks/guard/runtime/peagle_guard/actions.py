@@ -20,11 +20,15 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the owner answered; ``started`` is False while it only waits for something else to end."""
+    """What the owner answered; ``started`` is False while it only waits for something else to end.
+
+    ``parting`` is True once the endpoint's components are being deleted, which nobody can take back.
+    """
 
     state: str
     detail: str
     started: bool = True
+    parting: bool = False
 
 
 def turn_off(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record) -> Outcome:
@@ -78,4 +82,4 @@ def _ask(aws: Aws, function: str, event: Mapping[str, Any]) -> Outcome:
     state, detail = str(answer.get("state")), str(answer.get("detail", ""))
     if state not in (DONE, IN_PROGRESS):
         raise Refused(f"{function} answered {state}: {detail}")
-    return Outcome(state, detail, bool(answer.get("started", True)))
+    return Outcome(state, detail, bool(answer.get("started", True)), bool(answer.get("parting")))

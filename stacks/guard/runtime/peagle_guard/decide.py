@@ -52,6 +52,8 @@ def _decide(
         return Decision(Action.NONE, "it is being deleted", record)
     if endpoint.status == "Failed":
         return _turn_off(record, OffBy.FAILED, "it failed, serves nothing and may be billed", now, told=False)
+    if record.parting and record.off_by is not None:
+        return _carried_through(endpoint, record, record.off_by, now)
     if now >= limit.at:
         return _at_limit(endpoint, record, evidence, now, limit)
     if record.off_by not in (None, OffBy.IDLE):
@@ -64,6 +66,14 @@ def _decide(
     noted = replace(decision.record, warned_at=now)
     reason = f"its {limit.by} limit is near; {decision.reason}"
     return Decision(Action.WARN, reason, noted, Tell.LIMIT_SOON, limit.by, limit.at)
+
+
+def _carried_through(endpoint: Endpoint, record: Record, by: OffBy, now: datetime) -> Decision:
+    """Nothing that is seen or wished now brings back the components that turning off has taken away."""
+    reason = f"its components were deleted ({by}), so it serves nothing"
+    if endpoint.status in BUSY:
+        return Decision(Action.WAIT, f"{reason}; it is {endpoint.status}", record, off_by=by)
+    return _turn_off(record, by, reason, now, told=True)
 
 
 def _at_limit(
@@ -105,7 +115,7 @@ def _on_quiet(lifecycle: Lifecycle, record: Record, evidence: Evidence, now: dat
     since, until = evidence.since, evidence.until
     if since is None or until is None or since > now - lifecycle.idle + _MINUTE:
         return Decision(Action.NONE, "unknown is not idle: quiet is not proven for the idle time", record)
-    if record.marked_at is None or since > record.marked_at:
+    if record.marked_at is None or record.quiet_since is None or since > record.quiet_since:
         off_at = now + lifecycle.grace
         marked = replace(unmarked(record), quiet_since=since, marked_at=now)
         reason = f"quiet since {since.isoformat(timespec='seconds')}"
@@ -114,7 +124,7 @@ def _on_quiet(lifecycle: Lifecycle, record: Record, evidence: Evidence, now: dat
     if now < off_at:
         reason = f"quiet; looked at again at {off_at.isoformat(timespec='seconds')}"
         return Decision(Action.NONE, reason, record, off_at=off_at)
-    if until < off_at.replace(second=0, microsecond=0):
+    if until < off_at:
         return Decision(
             Action.NONE, "the metrics do not yet reach to the end of the grace", record, off_at=off_at
         )

@@ -53,9 +53,10 @@ class Arming:
     expires_at: datetime
     role_arn: str
     dead_letters_arn: str
-    # Of an endpoint in a stack: the switch's ARN and the stack; its components block a deletion.
+    # Of an endpoint in a stack: the switch's ARN and the stack.
     switch_arn: str = ""
     stack: str = ""
+    # They block a deletion of the endpoint.
     components: tuple[str, ...] = ()
 
     @property
@@ -68,10 +69,14 @@ def schedules(arming: Arming) -> list[dict[str, Any]]:
     """Return the schedules' requests.
 
     In a stack the switch comes first, and half an hour later SageMaker is asked itself, the components before
-    the endpoint. Without a stack the endpoint's deletion is the only one.
+    the endpoint. Without a stack SageMaker is asked at once; what the components still refuse, the next
+    firing does.
     """
     if not arming.stack:
-        return [_schedule(arming, arming.name, arming.expires_at, *_delete_endpoint(arming))]
+        return [
+            *_component_schedules(arming, arming.expires_at),
+            _schedule(arming, arming.name, arming.expires_at, *_delete_endpoint(arming)),
+        ]
     call = {
         "action": "off",
         "stack": arming.stack,
@@ -80,10 +85,7 @@ def schedules(arming: Arming) -> list[dict[str, Any]]:
     hard_at = arming.expires_at + HARD_AFTER
     return [
         _schedule(arming, arming.name, arming.expires_at, arming.switch_arn, call),
-        *(
-            _schedule(arming, hard_name(arming.name, number), hard_at, *_delete_component(arming, component))
-            for number, component in enumerate(arming.components, start=1)
-        ),
+        *_component_schedules(arming, hard_at),
         _schedule(arming, hard_name(arming.name), hard_at, *_delete_endpoint(arming)),
     ]
 
@@ -129,6 +131,14 @@ def _check(found: Any, request: dict[str, Any]) -> None:
             f"schedule {name} does not read back as it was written (StartDate {start}, "
             f"state {found.get('State')}, target {target.get('Arn')}); nothing was started"
         )
+
+
+def _component_schedules(arming: Arming, start: datetime) -> list[dict[str, Any]]:
+    """Components block the deletion of their endpoint, in a stack or not: each has a schedule of its own."""
+    return [
+        _schedule(arming, hard_name(arming.name, number), start, *_delete_component(arming, component))
+        for number, component in enumerate(arming.components, start=1)
+    ]
 
 
 def _delete_endpoint(arming: Arming) -> tuple[str, dict[str, str]]:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from peagle_guard import tags
 from peagle_guard.aws import Aws
-from peagle_guard.evidence import window_start
+from peagle_guard.evidence import idle_start, window_start
 from peagle_guard.inventory import Inventory, arn_key, is_foreign
 from peagle_guard.measure import Look, look
 from peagle_guard.records import BUSY, SERVING, Endpoint, Evidence, Kind, Lifecycle, Record
@@ -57,7 +57,11 @@ def evidence_of(
 ) -> tuple[dict[str, Evidence], list[str]]:
     """Return the evidence about each of ours by name, and what failed."""
     looks = [
-        Look(each.endpoint, window_start(each.lifecycle, tracked(each, now), now))
+        Look(
+            each.endpoint,
+            window_start(each.lifecycle, tracked(each, now), now),
+            idle_start(each.lifecycle, now),
+        )
         for each in ours
         if each.endpoint.status in (SERVING | BUSY) - {"Creating"} and each.endpoint.variants
     ]

@@ -20,10 +20,11 @@ _REQUESTS = "AWS/SageMaker"
 
 @dataclass(frozen=True)
 class Look:
-    """One endpoint to be looked at, and the start of its window."""
+    """One endpoint to be looked at, the start of its window, and of the idle time within it."""
 
     endpoint: Endpoint
     start: datetime
+    idle_from: datetime
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def look(aws: Aws, looks: Sequence[Look], now: datetime) -> tuple[dict[str, Evid
             continue
         for each, wanted in batch:
             subjects = [_subject(one, results) for one in wanted]
-            found[each.endpoint.name] = judge(subjects, each.start, now)
+            found[each.endpoint.name] = judge(subjects, each.start, now, each.idle_from)
     return found, faults
 
 

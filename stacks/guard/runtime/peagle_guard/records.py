@@ -94,6 +94,8 @@ class Record:
     # The last time that turning off was tried, and why; kept once it is gone.
     off_at: datetime | None = None
     off_by: OffBy | None = None
+    # Its components were being deleted for that: it serves nothing any more.
+    parting: bool = False
     # When the endpoint was seen to be gone.
     gone_at: datetime | None = None
     # The opening of the timetable that was answered by waking, tries included.

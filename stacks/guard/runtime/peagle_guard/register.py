@@ -32,7 +32,7 @@ _TIMES = (
     "described_at",
 )
 _TEXTS = ("arn", "config_name", "stack")
-_FLAGS = ("paused", "hours_off")
+_FLAGS = ("paused", "hours_off", "parting")
 _COUNTS = ("instances", "base_instances", "wake_tries")
 # What is gone is remembered this long, so that it can be explained; what is paused or has hours, for good.
 _REMEMBERED = timedelta(days=90)

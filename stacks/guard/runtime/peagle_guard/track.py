@@ -33,7 +33,9 @@ def track(endpoint: Endpoint, lifecycle: Lifecycle, record: Record, now: datetim
 
 def unmarked(record: Record) -> Record:
     """Return the record without a mark, and without the turning off that the mark led to."""
-    return replace(record, quiet_since=None, marked_at=None, off_at=None, off_by=None, hours_off=False)
+    return replace(
+        record, quiet_since=None, marked_at=None, off_at=None, off_by=None, hours_off=False, parting=False
+    )
 
 
 def _begun(endpoint: Endpoint, record: Record) -> Record:

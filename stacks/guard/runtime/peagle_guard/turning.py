@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import count
 from typing import Any, Protocol
 
 from peagle_guard.records import BUSY, Endpoint
@@ -85,7 +86,10 @@ Answer = dict[str, Any]
 
 
 def turn(aws: SwitchAws, event: Mapping[str, Any]) -> Answer:
-    """Do what an event asks: ``{"state": "done" | "in-progress" | "refused", "detail", "started"}``."""
+    """Do what an event asks: ``{"state": "done" | "in-progress" | "refused", "detail", "started"}``.
+
+    With ``"parting": True`` where an endpoint without its components is left to be deleted by the next call.
+    """
     action, stack, endpoint = event.get("action"), event.get("stack"), event.get("endpoint")
     if action == "off" and isinstance(endpoint, str):
         return _off_direct(aws, event, endpoint)
@@ -146,9 +150,19 @@ def _disarm(aws: SwitchAws, name: str, expires_at: datetime) -> None:
     """Remove the schedules of the endpoint that is gone; a later one belongs to the next of that name."""
     schedule = schedule_name(name)
     for each in (schedule, hard_name(schedule)):
-        start = aws.schedule_start(each)
-        if start is not None and start <= expires_at:
-            aws.delete_schedule(each)
+        _disarm_one(aws, each, expires_at)
+    for number in count(1):
+        # One a component, numbered without a gap.
+        if not _disarm_one(aws, hard_name(schedule, number), expires_at):
+            break
+
+
+def _disarm_one(aws: SwitchAws, name: str, expires_at: datetime) -> bool:
+    """Say whether there was a schedule of that name; remove it unless it begins later."""
+    start = aws.schedule_start(name)
+    if start is not None and start <= expires_at:
+        aws.delete_schedule(name)
+    return start is not None
 
 
 def _delete_itself(aws: SwitchAws, endpoint: Endpoint | None, stack: str | None) -> Answer:
@@ -172,7 +186,8 @@ def _delete_itself(aws: SwitchAws, endpoint: Endpoint | None, stack: str | None)
     for component in components:
         aws.delete_component(component)
     if components:
-        return _begun(f"the inference components of {endpoint.name} are being deleted; the endpoint is next")
+        detail = f"the inference components of {endpoint.name} are being deleted; the endpoint is next"
+        return {**_begun(detail), "parting": True}
     aws.delete_endpoint(endpoint.name)
     return _begun(f"{endpoint.name} is being deleted")
 
