@@ -26,6 +26,7 @@ FULL = Record(
     warned_at=START + 6 * MINUTE,
     paused=True,
     hours_off=True,
+    parting=True,
     config_name="chat-1",
     tags=tags_for("chat"),
     stack="Peagle-chat",
