@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
-from peagle_sm.aws import control
-from peagle_sm.aws.errors import aws_errors, from_client_error
+from peagle_sm.aws.errors import aws_errors
 from peagle_sm.aws.figures import Acceptance, Chunk, Completion, StreamSummary, summarise, text_of
+from peagle_sm.aws.refusals import Asked, refusal, request_id_of
 from peagle_sm.aws.session import Session
 from peagle_sm.aws.stream import TokenStream
-from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError
+from peagle_sm.core.errors import ServiceFault, SpecError
 
 __all__ = [
     "BODY_LIMIT_BYTES",
@@ -93,22 +92,29 @@ def _check_size(body: bytes) -> None:
 
 
 def invoke(
-    session: Session, endpoint: str, body: bytes, monotonic: Callable[[], float] = time.monotonic
+    session: Session,
+    endpoint: str,
+    body: bytes,
+    monotonic: Callable[[], float] = time.monotonic,
+    *,
+    component: str | None = None,
 ) -> Completion:
-    """Send one request and return the whole answer.
+    """Send one request and return the whole answer; ``component`` names the inference component to ask.
 
     Raises:
+        ComponentRequired: the endpoint runs inference components, and none was named.
         NotFound: there is no such endpoint.
-        SpecError: the body is over the limit, or the engine refuses the request as wrong.
-        ServiceFault: the engine failed, the endpoint is not in service, or no answer came.
+        SpecError: the body is over the limit, the engine refuses the request as wrong, or a component was
+            named for an endpoint that runs a model.
+        ServiceFault: the engine failed, endpoint or component is not in service, or no answer came.
     """
     _check_size(body)
     started = monotonic()
-    answer = _send(session, "invoke_endpoint", endpoint, body)
+    answer = _send(session, "invoke_endpoint", endpoint, body, component)
     with aws_errors("InvokeEndpoint", session.local_url):
         content = answer["Body"].read()
     total_ms = (monotonic() - started) * 1000
-    request_id = _request_id(answer)
+    request_id = request_id_of(answer)
     try:
         document = json.loads(content)
         choice = document["choices"][0]
@@ -127,16 +133,21 @@ def invoke(
 
 
 def stream(
-    session: Session, endpoint: str, body: bytes, monotonic: Callable[[], float] = time.monotonic
+    session: Session,
+    endpoint: str,
+    body: bytes,
+    monotonic: Callable[[], float] = time.monotonic,
+    *,
+    component: str | None = None,
 ) -> TokenStream:
     """Send one request and return its answer as it comes; errors as `invoke`, then `StreamError`."""
     _check_size(body)
     started = monotonic()
-    answer = _send(session, "invoke_endpoint_with_response_stream", endpoint, body)
+    answer = _send(session, "invoke_endpoint_with_response_stream", endpoint, body, component)
     events = answer["Body"]
     return TokenStream(
         _payload(events),
-        request_id=_request_id(answer),
+        request_id=request_id_of(answer),
         started=started,
         monotonic=monotonic,
         close=getattr(events, "close", lambda: None),
@@ -150,82 +161,21 @@ def _payload(events: Any) -> Iterator[bytes]:
             yield part.get("Bytes", b"")
 
 
-def _send(session: Session, operation: str, endpoint: str, body: bytes) -> Mapping[str, Any]:
+def _send(
+    session: Session, operation: str, endpoint: str, body: bytes, component: str | None
+) -> Mapping[str, Any]:
     from botocore.exceptions import ClientError
 
     client = session.client("sagemaker-runtime")
     streamed = operation.endswith("stream")
     name = "InvokeEndpointWithResponseStream" if streamed else "InvokeEndpoint"
     send = client.invoke_endpoint_with_response_stream if streamed else client.invoke_endpoint
+    addressed = {"InferenceComponentName": component} if component is not None else {}
     with aws_errors(name, session.local_url):
         try:
-            answer: Mapping[str, Any] = send(EndpointName=endpoint, ContentType="application/json", Body=body)
+            answer: Mapping[str, Any] = send(
+                EndpointName=endpoint, ContentType="application/json", Body=body, **addressed
+            )
         except ClientError as error:
-            raise _invocation_error(error, name, endpoint, session) from error
+            raise refusal(error, Asked(session, name, endpoint, component)) from error
     return answer
-
-
-def _invocation_error(error: Any, operation: str, endpoint: str, session: Session) -> PeagleError:
-    mapped = from_client_error(error, operation)
-    if isinstance(mapped, NotFound):
-        return _not_serving(mapped, operation, endpoint, session, _request_id(error.response))
-    if error.response.get("Error", {}).get("Code") != "ModelError":
-        return mapped
-    status = error.response.get("OriginalStatusCode")
-    said = _engine_words(error.response.get("OriginalMessage") or mapped.message)
-    details = {**mapped.details, "original_status_code": status, "original_message": said}
-    if isinstance(status, int) and 400 <= status < 500:
-        return SpecError(
-            f"the engine refuses the request ({status}): {said}",
-            next_step="Correct what the message names.",
-            details=details,
-        )
-    return ServiceFault(
-        f"{operation}: the engine failed ({status}): {said}",
-        operation=operation,
-        code="ModelError",
-        request_id=_request_id(error.response),
-        next_step=f"Read the engine's output: `peagle-sm logs {endpoint}{session.command_flags()}`.",
-        details=details,
-    )
-
-
-def _not_serving(
-    absent: NotFound, operation: str, endpoint: str, session: Session, request_id: str
-) -> PeagleError:
-    # The data plane calls an endpoint "not found" until it is in service; only DescribeEndpoint knows better.
-    facts = None
-    with suppress(PeagleError):
-        facts = control.describe_endpoint(session, endpoint)
-    if facts is None:
-        return NotFound(
-            f"endpoint {endpoint!r}: there is none of that name in {session.region}.",
-            next_step=f"Look what there is with `peagle-sm list{session.command_flags()}`.",
-            details=absent.details,
-        )
-    reason = f" ({facts.failure_reason})" if facts.failure_reason else ""
-    return ServiceFault(
-        f"endpoint {endpoint!r} exists and did not take the request: its status is {facts.status}{reason}; "
-        "it answers when InService.",
-        operation=operation,
-        code=str(absent.details.get("code", "")),
-        request_id=request_id,
-        next_step=f"Look at it with `peagle-sm status {endpoint}{session.command_flags()}`"
-        + (", and send the request again." if facts.status == "InService" else "."),
-        details={**absent.details, "status": facts.status, "failure_reason": facts.failure_reason},
-    )
-
-
-def _engine_words(message: str) -> str:
-    try:
-        document = json.loads(message)
-    except ValueError:
-        return message
-    if isinstance(document, Mapping):
-        told = document.get("error", document)
-        return str(told.get("message", message)) if isinstance(told, Mapping) else str(told)
-    return message
-
-
-def _request_id(answer: Mapping[str, Any]) -> str:
-    return str(answer.get("ResponseMetadata", {}).get("RequestId", ""))

@@ -9,6 +9,7 @@ from peagle_sm.aws import control, runtime
 from peagle_sm.aws.runtime import Completion, TokenStream
 from peagle_sm.aws.session import Session
 from peagle_sm.service.events import Pacing, Progress
+from peagle_sm.service.invocation import Sender
 
 if TYPE_CHECKING:
     from peagle_sm.aws.logs import LogLine
@@ -32,6 +33,7 @@ class Endpoint:
         self.name = name
         self.session = session
         self._pacing = pacing or Pacing.for_session(session)
+        self._sender = Sender(session, name)
 
     def __repr__(self) -> str:
         where = self.session.local_url or self.session.region
@@ -51,20 +53,28 @@ class Endpoint:
         *,
         prompt: str | None = None,
         messages: Messages | None = None,
+        component: str | None = None,
         **params: Any,
     ) -> Completion:
         """Send one request and wait for the whole answer (at most 60 s on SageMaker; `stream` allows 8 min).
 
         Give exactly one of ``prompt``, chat ``messages``, or a whole OpenAI ``body``; ``params`` are further
-        fields, such as max_tokens and temperature.
+        fields, such as max_tokens and temperature. ``component`` names the inference component to ask, where
+        the endpoint runs some; left out, it is the one of the endpoint's own name.
 
         Raises:
-            SpecError: a body that is not acceptable, or over 6,291,456 bytes (nothing is sent then).
-            NotFound: the endpoint does not exist.
+            SpecError: a body that is not acceptable, or over 6,291,456 bytes (nothing is sent then); a
+                component must be named, or must not be.
+            NotFound: endpoint or component does not exist.
             ServiceFault: the engine failed, or no answer came.
         """
         encoded = runtime.request_body(body, prompt, messages, params, streamed=False)
-        return runtime.invoke(self.session, self.name, encoded, self._pacing.monotonic)
+        return self._sender.send(
+            lambda named: runtime.invoke(
+                self.session, self.name, encoded, self._pacing.monotonic, component=named
+            ),
+            component,
+        )
 
     def stream(
         self,
@@ -72,6 +82,7 @@ class Endpoint:
         *,
         prompt: str | None = None,
         messages: Messages | None = None,
+        component: str | None = None,
         **params: Any,
     ) -> TokenStream:
         """Send one request and return its answer as it comes; arguments and errors as `invoke`.
@@ -80,7 +91,12 @@ class Endpoint:
             StreamError: while reading: the stream was cut or carried an error; it has the text so far.
         """
         encoded = runtime.request_body(body, prompt, messages, params, streamed=True)
-        return runtime.stream(self.session, self.name, encoded, self._pacing.monotonic)
+        return self._sender.send(
+            lambda named: runtime.stream(
+                self.session, self.name, encoded, self._pacing.monotonic, component=named
+            ),
+            component,
+        )
 
     def status(self) -> EndpointStatus:
         """Return everything known of the endpoint."""

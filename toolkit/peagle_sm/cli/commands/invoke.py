@@ -36,6 +36,10 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
     type=click.FloatRange(0, 2),
     help="0 takes the likeliest token each time.  [default: the engine's]",
 )
+@click.option(
+    "--component",
+    help="The inference component to ask.  [default: the one of the endpoint's own name, if it runs some]",
+)
 @click.option("--no-stream", is_flag=True, help="Ask for the whole answer in one piece.")
 @global_options
 @click.pass_obj
@@ -47,6 +51,7 @@ def invoke(
     body: Path | None,
     max_tokens: int | None,
     temperature: float | None,
+    component: str | None,
     no_stream: bool,
 ) -> None:
     """Send one request and stream the answer.
@@ -63,7 +68,8 @@ def invoke(
     asked = question(prompt, messages, body, piped)
     params = parameters(asked, max_tokens, temperature)
     endpoint = connect(name, session=open_session(state))
-    text, summary = (_whole if no_stream else _streamed)(state, endpoint, asked, params)
+    arguments = {**_arguments(asked, params), "component": component}
+    text, summary = (_whole if no_stream else _streamed)(state, endpoint, arguments)
     _finish(state, endpoint, text, summary)
 
 
@@ -74,20 +80,16 @@ def _arguments(asked: Question, params: dict[str, Any]) -> dict[str, Any]:
     return {**chosen, **params}
 
 
-def _whole(
-    state: State, endpoint: Endpoint, asked: Question, params: dict[str, Any]
-) -> tuple[str, StreamSummary]:
-    completion = endpoint.invoke(**_arguments(asked, params))
+def _whole(state: State, endpoint: Endpoint, arguments: dict[str, Any]) -> tuple[str, StreamSummary]:
+    completion = endpoint.invoke(**arguments)
     if state.format != "json":
         click.echo(completion.text)
     return completion.text, completion.summary
 
 
-def _streamed(
-    state: State, endpoint: Endpoint, asked: Question, params: dict[str, Any]
-) -> tuple[str, StreamSummary]:
+def _streamed(state: State, endpoint: Endpoint, arguments: dict[str, Any]) -> tuple[str, StreamSummary]:
     show = state.format != "json"
-    stream = endpoint.stream(**_arguments(asked, params))
+    stream = endpoint.stream(**arguments)
     try:
         for chunk in stream:
             if show:

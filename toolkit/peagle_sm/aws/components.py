@@ -1,0 +1,24 @@
+"""Inference components: the models of an endpoint that hosts several, or that may scale to zero."""
+
+from __future__ import annotations
+
+from peagle_sm.aws.control import PAGE
+from peagle_sm.aws.errors import aws_errors
+from peagle_sm.aws.session import Session
+
+
+def component_names(session: Session, endpoint: str) -> tuple[str, ...]:
+    """Return the names of an endpoint's inference components, sorted; empty when it has none.
+
+    Raises:
+        CredentialsError: sagemaker:ListInferenceComponents is not allowed.
+        ServiceFault: AWS answers with a fault, or not at all.
+    """
+    with aws_errors("ListInferenceComponents", session.local_url):
+        pages = session.client("sagemaker").get_paginator("list_inference_components")
+        found = [
+            row["InferenceComponentName"]
+            for page in pages.paginate(EndpointNameEquals=endpoint, MaxResults=PAGE)
+            for row in page["InferenceComponents"]
+        ]
+    return tuple(sorted(found))
