@@ -16,7 +16,7 @@ from peagle_sm.core.plan import Context, Finding, Plan, Request, make_plan
 from peagle_sm.core.spec import EndpointSpec, parse_spec
 
 NOW = datetime(2026, 11, 20, 8, 30, 15, 123456, tzinfo=UTC)
-ROLE = "arn:aws:iam::123456789012:role/peagle-execution"
+ROLE = "arn:aws:iam::123456789012:role/peagle-execution-us-east-1"
 SCHEDULER_ROLE = "arn:aws:iam::123456789012:role/peagle-scheduler"
 
 AWS = Context("123456789012", "us-east-1", NOW)

@@ -14,6 +14,7 @@ _TWO_TYPES = "\nplacement: {instance_types: [ml.g7e.2xlarge, ml.g7e.4xlarge]}"
 _NEURON = "\nplacement: {instance_types: [ml.inf2.xlarge]}"
 _PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/one"
 _RESERVED = f"placement: {{capacity_reservation_arn: '{_PLAN}'}}"
+_OWN_ROLE = GPT.replace("role/peagle", "role/mine")
 CONTAINER_SPEC = spec_of(CONTAINER)
 
 TRAPS = [
@@ -42,7 +43,7 @@ TRAPS = [
     (
         "local-roles",
         "info",
-        GPT.replace("role/peagle", "role/mine"),
+        _OWN_ROLE,
         "",
         LOCAL,
         f"replaced by the local server's {ROLE}",
@@ -294,6 +295,9 @@ TRAPS = [
     ("scale-to-zero", "warning", GPT, f"{_TO_ZERO}\n{_RESERVED}", STACK, "paid for at zero instances too"),
     ("second-fleet", "info", GPT, "", STACK, "1 x ml.g7e.2xlarge beside the first, for 4.20 USD/hour more"),
     ("second-fleet", "warning", GPT, _RESERVED, STACK, "runs a second fleet"),
+    ("stack-role", "error", _OWN_ROLE, "", STACK, "the guard's own role peagle-execution-us-east-1"),
+    ("stack-role", "error", CONTAINER.replace("role/peagle", "role/mine"), "", STACK, "may pass no other"),
+    ("stack-role", "warning", _OWN_ROLE, "speculation: {mode: none}", STACK, "named peagle-execution-*"),
 ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 GUARD_STACK = "PeagleGuard"
 ENDPOINT_STACK_PREFIX = "Peagle-"
+EXECUTION_ROLE_PREFIX = "peagle-execution-"
 
 SWEEPER = "peagle-guard-sweeper"
 SWITCH = "peagle-guard-switch"
@@ -47,7 +48,7 @@ def scheduler_role(region: str) -> str:
 
 def execution_role(region: str) -> str:
     """Return the name of the role that the endpoints' containers run under."""
-    return f"peagle-execution-{region}"
+    return f"{EXECUTION_ROLE_PREFIX}{region}"
 
 
 def asset_bucket(account: str, region: str) -> str:

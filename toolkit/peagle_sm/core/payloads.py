@@ -52,7 +52,8 @@ def _data_source(draft: Draft, uri: str | None) -> dict[str, Any]:
     return source
 
 
-def _model(draft: Draft) -> dict[str, Any]:
+def model_body(draft: Draft) -> dict[str, Any]:
+    """Return the CreateModel request without its name and tags; a missing fact is None in it."""
     container: dict[str, Any] = {
         "Image": draft.image.uri if draft.image else None,
         "ModelDataSource": {"S3DataSource": _data_source(draft, draft.model_uri)},
@@ -142,7 +143,7 @@ def _config(draft: Draft) -> dict[str, Any]:
 
 def spec_hash(draft: Draft) -> str:
     """Return 16 hex digits over what CreateModel and CreateEndpointConfig ask for, names and tags apart."""
-    text = json.dumps([_model(draft), _config(draft)], sort_keys=True, separators=(",", ":"))
+    text = json.dumps([model_body(draft), _config(draft)], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -248,7 +249,7 @@ def requests_for(draft: Draft, names: Names, digest: str) -> tuple[Request, ...]
     variant = {**model, **config["ProductionVariants"][0]}
     requests = [
         *_schedule(draft),
-        Request("sagemaker", "create_model", {"ModelName": names.model, **_model(draft), "Tags": marks}),
+        Request("sagemaker", "create_model", {"ModelName": names.model, **model_body(draft), "Tags": marks}),
         Request(
             "sagemaker",
             "create_endpoint_config",

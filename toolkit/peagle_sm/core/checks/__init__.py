@@ -10,6 +10,7 @@ from peagle_sm.core.checks import (
     local,
     money,
     placement,
+    roles,
     speculation,
 )
 from peagle_sm.core.checks.base import Check, Note
@@ -26,6 +27,7 @@ ALL_CHECKS: tuple[Check, ...] = (
     *engine.CHECKS,
     *environment.CHECKS,
     *placement.CHECKS,
+    *roles.CHECKS,
     *lifecycle.CHECKS,
     *money.CHECKS,
 )
