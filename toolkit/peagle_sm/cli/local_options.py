@@ -66,5 +66,6 @@ def render_local(status: LocalStatus) -> str:
 
 
 def _engine(engine: Mapping[str, Any]) -> str:
-    first = f"{engine['endpoint']}: {engine.get('status') or 'unknown'}, {engine_words(engine)}"
+    component = f", component {engine['component']}" if engine.get("component") else ""
+    first = f"{engine['endpoint']}{component}: {engine.get('status') or 'unknown'}, {engine_words(engine)}"
     return "\n".join([first, *(f"  {line}" for line in engine.get("overrides") or ())])

@@ -1,0 +1,50 @@
+"""What `local status` says of the engines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peagle_sm.cli.local_options import render_local
+from peagle_sm.local.status import LocalStatus
+
+ENGINE: dict[str, Any] = {
+    "endpoint": "arms",
+    "status": "InService",
+    "engine_version": "0.32.0",
+    "image": "r/vllm:0.32.0-cpu",
+    "pid": 7,
+    "overrides": ["port"],
+}
+
+
+def _shown(*engines: dict[str, Any]) -> str:
+    status = LocalStatus(
+        endpoint_url="http://localhost:1",
+        region="us-east-1",
+        account="123456789012",
+        role_arn="role",
+        scheduler_role_arn="scheduler-role",
+        image_uris={},
+        artifacts={},
+        weights="there",
+        pid=1,
+        port=1,
+        log_path="log",
+        clock="2026-11-20T08:00:00+00:00",
+        clock_ahead_s=0.0,
+        engines=list(engines),
+    )
+    return render_local(status).partition("engines")[2]
+
+
+def test_an_engine_names_its_endpoint_and_the_component_that_it_runs() -> None:
+    lines = _shown(
+        ENGINE, {**ENGINE, "component": "arm-p-eagle"}, {"endpoint": "bare", "status": "Creating"}
+    ).splitlines()
+    assert [line.strip() for line in lines] == [
+        "arms: InService, vLLM 0.32.0 (image: 0.32.0-cpu), process 7",
+        "port",
+        "arms, component arm-p-eagle: InService, vLLM 0.32.0 (image: 0.32.0-cpu), process 7",
+        "port",
+        "bare: Creating, vLLM not running yet (image: unknown), process none",
+    ]
