@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import logging
 import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,8 +19,11 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
+from peagle_sm.local import unserved
 from peagle_sm.local.moto_autoscaling import know_inference_components
 from peagle_sm.local.moto_rules import lay_rules
+
+log = logging.getLogger(__name__)
 
 # How many requests moto may work on at once.
 _THREADS = 8
@@ -49,21 +53,30 @@ class Moto:
         moto's stores are global to the process: one server at a time in each.
         """
         from moto.moto_api._internal import moto_api_backend
-        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+        from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 
         moto_api_backend.reset()
         _lay_cloudwatch_rules()
         lay_rules()
         know_inference_components()
         with self._lock:
-            self._app = DomainDispatcherApplication(create_backend_app)
+            self._app = DomainDispatcherApplication(_app_of)
 
     async def handle(self, request: web.Request) -> web.Response:
-        """Answer a request with moto."""
+        """Answer a request with moto; what it lacks is refused as AWS refuses an unknown operation."""
         body = await request.read()
         environ = _environ(request, body)
         loop = asyncio.get_running_loop()
-        status, headers, payload = await loop.run_in_executor(self._threads, self._call, environ)
+        try:
+            status, headers, payload = await loop.run_in_executor(self._threads, self._call, environ)
+        except NotImplementedError as error:
+            return unserved.not_implemented(request, body, str(error))
+        except Exception as error:
+            log.exception("moto failed: %s %s", request.method, request.path)
+            return unserved.broken(request, body, error)
+        kind = next((value for name, value in headers if name.lower() == "content-type"), "")
+        if unserved.is_unserved(request, status, kind, payload):
+            return unserved.not_implemented(request, body)
         response = web.Response(status=status, body=payload)
         for name, value in headers:
             if name.lower() not in _HOP_BY_HOP and name.lower() != "content-length":
@@ -124,6 +137,15 @@ class Moto:
             close = getattr(parts, "close", None)
             if close is not None:
                 close()
+
+
+def _app_of(service: Any) -> Any:
+    """Make moto's application of a service; None stands for one that moto does not have."""
+    from moto.moto_server.werkzeug_app import create_backend_app
+
+    if service is None:
+        raise NotImplementedError
+    return create_backend_app(service)
 
 
 def _environ(request: web.Request, body: bytes) -> dict[str, Any]:
