@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-from cfnlint.schema import PROVIDER_SCHEMA_MANAGER  # type: ignore[import-untyped]
+from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
 from peagle_sm.local.cloudformation.resources import schemas
 from peagle_sm.local.cloudformation.resources.registry import type_names

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cdk_cycle import Cycle, local_server
+from tests.e2e.cdk_cycle import Cycle
+from tests.e2e.cdk_world import local_server
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 

@@ -93,9 +93,7 @@ class LocalStack:
             for endpoint in endpoints.values():
                 self._follow(endpoint)
             # Once more, which now only checks that each runs what its spec asks for.
-            return {
-                key: deploy(spec, session=self.session, unguarded=True) for key, spec in specs.items()
-            }
+            return {key: deploy(spec, session=self.session, unguarded=True) for key, spec in specs.items()}
         finally:
             with contextlib.suppress(PeagleError, OSError):
                 self._watch()

@@ -69,18 +69,15 @@ class Trainer:
             "OMP_WAIT_POLICY": "passive",
         }
 
-    def run(self, part: str, kind: str, options: list[str], *, steps: int) -> Path:
-        """Train one part for ``steps`` steps; returns its checkpoint."""
+    def run(self, part: str, kind: str, options: list[str], *, steps: int, turn: int = 0) -> Path:
+        """Train one part for ``steps`` steps; returns its checkpoint. Each ``turn`` orders the data anew."""
         epochs = 1 + steps * TOKENS_A_STEP // self._rollout_tokens()
-        return self._call(
-            part,
-            kind,
-            [*options, "--max-steps", str(steps), "--epochs", str(epochs)],
-        )
+        length = ["--max-steps", str(steps), "--epochs", str(epochs), "--scheduler-type", "cosine"]
+        return self._call(part, kind, [*options, *length, "--seed", str(self.plan.seed + turn)])
 
     def fresh(self, kind: str, options: list[str]) -> Path:
         """Save an untrained head; returns its checkpoint."""
-        return self._call("fresh", kind, [*options, "--dry-run"])
+        return self._call("fresh", kind, [*options, "--dry-run", "--seed", str(self.plan.seed)])
 
     def _call(self, part: str, kind: str, options: list[str]) -> Path:
         began, folder = time.monotonic(), self.work / "checkpoints" / part
