@@ -54,6 +54,10 @@ tags: {team: search, cost centre: "42"}
 accept_eula: true
 hours: Mon-Fri 08:00-19:00 Europe/Berlin
 """,
+    "five": """
+model: tiny-code
+speculation: {mode: p-eagle, num_speculative_tokens: 5}
+""",
     "keyed": """
 model: tiny-code
 placement: {instance_types: [ml.m7i.2xlarge], instance_count: 2}

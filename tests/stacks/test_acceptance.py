@@ -70,7 +70,7 @@ def _holds(condition: str, word: str) -> bool:
     return word == wanted.strip('"') if wanted.startswith('"') else fnmatch.fnmatchcase(word, wanted)
 
 
-def _counted(line: str, name: str = "tiny-p-eagle") -> dict[str, float]:
+def _counted(line: str, name: str = "five") -> dict[str, float]:
     """What the filters of an endpoint with K = 5 make of a line."""
     totals: dict[str, float] = {}
     for entry in filters(watched(plan_of(name))):
