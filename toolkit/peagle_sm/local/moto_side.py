@@ -69,9 +69,9 @@ class Moto:
         loop = asyncio.get_running_loop()
         try:
             status, headers, payload = await loop.run_in_executor(self._threads, self._call, environ)
-        except NotImplementedError as error:
-            return unserved.not_implemented(request, body, str(error))
         except Exception as error:
+            if unserved.is_lacking(error):
+                return unserved.not_implemented(request, body, str(error))
             log.exception("moto failed: %s %s", request.method, request.path)
             return unserved.broken(request, body, error)
         kind = next((value for name, value in headers if name.lower() == "content-type"), "")
@@ -144,7 +144,7 @@ def _app_of(service: Any) -> Any:
     from moto.moto_server.werkzeug_app import create_backend_app
 
     if service is None:
-        raise NotImplementedError
+        raise unserved.UnknownService
     return create_backend_app(service)
 
 

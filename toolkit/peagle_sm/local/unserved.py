@@ -19,11 +19,26 @@ from aiohttp import web
 
 from peagle_sm.local import awsjson
 
+_LACKING = re.compile(r"implemented|not support")
 _MOTOS_OWN_WORDS = re.compile(r"The \S* ?action has not been implemented")
 _PLACEHOLDER = re.compile(r"\\\{[^}]*?(\\\+)?\\\}")
 _CBOR = "rpc-v2-cbor"
 # Nobody signs these but browsers and presigned links; moto takes them for S3's.
 _UNSIGNED = "s3"
+
+
+class UnknownService(Exception):
+    """moto has nothing of the service that a request is signed for."""
+
+
+def is_lacking(error: Exception) -> bool:
+    """Whether moto raised this for an operation, or a part of one, that it does not have, and not by mistake.
+
+    It raises a RuntimeError for what it leaves out, and says so in words.
+    """
+    return isinstance(error, UnknownService) or (
+        isinstance(error, RuntimeError) and _LACKING.search(str(error)) is not None
+    )
 
 
 def is_unserved(request: web.Request, status: int, content_type: str, payload: bytes) -> bool:
