@@ -40,8 +40,8 @@ def main() -> int:
         build(app, os.environ)
         app.synth()
     except PeagleError as error:
-        parts = [error.message, error.next_step or ""]
-        print("error: " + " ".join(" ".join(parts).split()), file=sys.stderr)
+        parts = [error.message.rstrip(". "), error.next_step or ""]
+        print("error: " + " ".join(". ".join(filter(None, parts)).split()), file=sys.stderr)
         return error.exit_code
     except (jsii.errors.JSIIError, RuntimeError) as error:  # jsii raises both
         first = next(iter(str(error).strip().splitlines()), "")

@@ -42,7 +42,7 @@ def advice(plan: Plan) -> str:
         f"## {name}: {plan.spec.model}, {mode}, {_price(plan)}",
         f"Call it: `{_invoke(plan)}`",
         f"Turn it off and on, the rest kept: `peagle-sm pause {name}`, `peagle-sm resume {name}`. "
-        f"Remove it: `cdk destroy {guard_names.endpoint_stack(name)}`.",
+        f"Remove it: `cdk destroy {guard_names.endpoint_stack(name)} -c spec=FILE`.",
         f"The guard turns it off after {lifecycle.idle_minutes} quiet minutes and {lifecycle.grace_minutes} "
         f"minutes of grace, and in any case {lifecycle.max_lifetime_hours:g} hours after it was created.",
     ]

@@ -93,13 +93,15 @@ def installed(folder: Path, wheel: Path) -> Iterator[Installed]:
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_the_package_and_the_container_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_holds_the_package_the_container_the_guards_code_and_nothing_else(wheel: Path) -> None:
     expected = set()
     for path in project_files():
         if path.parts[:2] == ("toolkit", "peagle_sm"):
             expected.add(str(Path(*path.parts[1:])))
         elif path.parts[0] == "container":
             expected.add(str(Path("peagle_sm", "_container", *path.parts[1:])))
+        elif path.parts[:3] == ("stacks", "guard", "runtime"):
+            expected.add(str(Path("peagle_sm", "_guard_runtime", *path.parts[3:])))
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
         modes = {info.filename: info.external_attr >> 16 for info in archive.infolist()}

@@ -125,8 +125,8 @@ def test_a_stacks_endpoint_is_not_deleted_behind_its_back(aws: FakeAws, pacing: 
         with pytest.raises(PlanRefused, match="demo belongs to stack Peagle-demo") as caught:
             delete([pattern], session=session, pacing=pacing)
         assert caught.value.next_step == (
-            "For good: `cdk destroy Peagle-demo`. To stop the cost and keep the stack: "
-            "`peagle-sm pause demo --region us-east-1`."
+            "For good: `cdk destroy Peagle-demo -c spec=FILE` with its spec. To stop the cost and keep "
+            "the stack: `peagle-sm pause demo --region us-east-1`."
         )
     pause("demo", session=session, pacing=pacing)
     with pytest.raises(PlanRefused, match="belongs to stack"):

@@ -135,7 +135,8 @@ def _refuse_what_a_stack_owns(session: Session, chosen: Sequence[Belongings]) ->
     raise PlanRefused(
         f"{told}; deleted behind its back, the stack would believe that it is still there. "
         "Nothing was deleted.",
-        next_step=f"For good: `cdk destroy {' '.join(owned.values())}`. To stop the cost and keep the stack: "
+        next_step=f"For good: `cdk destroy {' '.join(owned.values())} -c spec=FILE` with "
+        f"its spec. To stop the cost and keep the stack: "
         f"`peagle-sm pause {name}{session.command_flags()}`.",
         details={"findings": [], "stacks": sorted(owned.values())},
     )

@@ -275,7 +275,8 @@ def _refuse_while_imported(session: Session) -> None:
     if using:
         raise PlanRefused(
             f"CloudFormation keeps the guard's stack while others import from it: {', '.join(using)}.",
-            next_step=f"Destroy them first: `cdk destroy {' '.join(using)}`. They may be turned off already; "
+            next_step=f"Destroy them first: `cdk destroy {' '.join(using)} -c spec=FILE`, each with its "
+            "spec. They may be turned off already; "
             "their stacks still need the guard to be turned on again.",
             details={"findings": [], "stacks": using},
         )

@@ -90,8 +90,15 @@ def _resting(session: Session, summary: EndpointSummary) -> list[str]:
 
 def absent(session: Session, name: str, ours: Belongings | None = None) -> NotFound:
     """Return the error for an endpoint that is not there, naming what a killed run has left of it."""
-    left = (ours or belongings_of(session, name)).resources
-    flags = session.command_flags()
+    one = ours or belongings_of(session, name)
+    left, flags = one.resources, session.command_flags()
+    if one.is_off:
+        return NotFound(
+            f"endpoint {name!r} is off in {session.region}; kept of it: {', '.join(left)}.",
+            next_step=f"Turn it on with `peagle-sm resume {name}{flags}`, or remove the rest with "
+            f"`peagle-sm delete {name}{flags}`.",
+            details={"name": name, "left": list(left)},
+        )
     if left:
         return NotFound(
             f"endpoint {name!r} does not exist in {session.region}; left of it: {', '.join(left)}.",

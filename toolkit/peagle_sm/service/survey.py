@@ -73,7 +73,8 @@ def survey(session: Session, plan: Plan) -> Survey:
             "Choose another name for the spec.",
         )
     if (stack := stack_of(tags)) is not None:
-        raise _taken(f"endpoint {name} belongs to stack {stack}.", f"Change it with `cdk deploy {stack}`.")
+        change = f"`cdk deploy {stack} -c spec=FILE`"
+        raise _taken(f"endpoint {name} belongs to stack {stack}.", f"Change it with {change}.")
     state = _STATES.get(endpoint.status)
     remove = f"peagle-sm delete {name}{session.command_flags()}"
     if state not in ("leaving", "failed") and tags.get(SPEC_HASH) != plan.spec_hash:
@@ -94,7 +95,7 @@ def _not_a_stacks(session: Session, name: str) -> None:
     if status is not None and status != "DELETE_COMPLETE":
         raise _taken(
             f"endpoint {name} belongs to stack {stack} ({status}).",
-            f"Change it with `cdk deploy {stack}`, turn it on with "
+            f"Change it with `cdk deploy {stack} -c spec=FILE`, turn it on with "
             f"`peagle-sm resume {name}{session.command_flags()}`, or choose another name.",
         )
 
