@@ -175,7 +175,7 @@ class Cycle(World):
     def no_drift(self) -> None:
         """Turned off by its own parameter, so the template and the account still agree."""
         with self.step("cdk diff while it is off") as told:
-            told.append(_no_differences(self.cdk("diff", "--fail", "--all")))
+            told.append(_no_differences(self.cdk("diff", "--fail", "--all", again=True)))
 
     def resume(self) -> None:
         """`peagle-sm resume` brings it back."""
@@ -197,7 +197,7 @@ class Cycle(World):
     def destroy(self) -> None:
         """Nothing is left."""
         with self.step("cdk destroy, both stacks") as told:
-            self.cdk("destroy", "--all", "--force")
+            self.cdk("destroy", "--all", "--force", again=True)
             left = self.leftovers()
             assert left == [], left
             told.append("nothing left")

@@ -85,9 +85,15 @@ class World:
             "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20",
         }
 
-    def cdk(self, *words: str, app: bool = True) -> str:
-        """Run `cdk`, with the project's app or in a folder that has none; returns what it printed."""
-        ours = ["-c", f"spec={self.spec}", "--output", str(self.work / "cdk.out")] if app else []
+    def cdk(self, *words: str, app: bool = True, again: bool = False) -> str:
+        """Run `cdk`, with the project's app or in a folder that has none; returns what it printed.
+
+        ``again`` takes the assembly of the last run, where nothing that it is made from has changed.
+        """
+        assembly = str(self.work / "cdk.out")
+        ours = (
+            ["--app", assembly] if again else ["-c", f"spec={self.spec}", "--output", assembly] if app else []
+        )
         done = subprocess.run(
             [str(CDK), *words, *ours, "--no-notices", "--ci"],
             cwd=ROOT if app else self.work,
