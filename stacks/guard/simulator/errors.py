@@ -56,18 +56,6 @@ class NoSuchStack(AwsFault):
     code = "ValidationError"
 
 
-class ConditionFailed(AwsFault):
-    """The conditional request failed: somebody else wrote the item in between."""
-
-    code = "ConditionalCheckFailedException"
-
-
-class FunctionDead(AwsFault):
-    """A Lambda that does not run."""
-
-    code = "ServiceException"
-
-
 class NoSuchSchedule(AwsFault):
     """Schedule does not exist."""
 

@@ -10,7 +10,6 @@ One engine serves every copy: two cores gain nothing from a second one. At zero 
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
@@ -21,9 +20,8 @@ from .events import Event, Kind, OnEvent
 from .launching import EnginePlan
 from .records import ComponentRecord
 from .settings import Timing
+from .transitions import guarded, stopped
 from .wording import died
-
-_log = logging.getLogger(__name__)
 
 MakeEngine = Callable[[EnginePlan, Tell], Engine]
 
@@ -211,23 +209,14 @@ class ComponentLife:
         task.add_done_callback(self._retiring.pop)
 
     async def _stop_watching(self) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._watch
+        await stopped(self._watch)
 
     # --- small things --------------------------------------------------------------------------------
 
     def _run(self, transition: Coroutine[Any, Any, None]) -> None:
-        self._transition = asyncio.create_task(self._guarded(transition))
-
-    async def _guarded(self, transition: Coroutine[Any, Any, None]) -> None:
-        """A fault of our own must not leave a component in progress for ever."""
-        try:
-            await transition
-        except Exception as fault:
-            _log.exception("inference component %s: a transition failed", self.record.name)
-            self._fail(f"The local SageMaker failed: {type(fault).__name__}: {fault}")
+        self._transition = asyncio.create_task(
+            guarded(transition, f"inference component {self.record.name}", self._fail)
+        )
 
     def _begin(self, status: str, activity: str) -> None:
         self._become(status, activity)

@@ -9,9 +9,7 @@ any status but those in progress --DeleteEndpoint--> Deleting --> gone
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from typing import Any
 
 from ..clock import LocalClock
@@ -21,8 +19,7 @@ from .fleet import Death, Fleet
 from .launching import EnginePlan
 from .records import EndpointRecord, VariantCapacity
 from .settings import Timing
-
-_log = logging.getLogger(__name__)
+from .transitions import guarded, stopped
 
 MakeEngine = Callable[[EnginePlan, Tell], Engine]
 
@@ -222,21 +219,12 @@ class Supervisor:
         return self._make_engine(plan, self._engine_tells)
 
     def _run(self, transition: Coroutine[Any, Any, None]) -> None:
-        self._transition = asyncio.create_task(self._guarded(transition))
-
-    async def _guarded(self, transition: Coroutine[Any, Any, None]) -> None:
-        """A fault of our own must not leave an endpoint in progress for ever."""
-        try:
-            await transition
-        except Exception as fault:
-            _log.exception("endpoint %s: a transition failed", self.record.name)
-            self._fail(f"The local SageMaker failed: {type(fault).__name__}: {fault}")
+        self._transition = asyncio.create_task(
+            guarded(transition, f"endpoint {self.record.name}", self._fail)
+        )
 
     async def _stop_watching(self) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._watch
+        await stopped(self._watch)
 
     def _fail(self, reason: str) -> None:
         self.record.failure_reason = reason
