@@ -49,7 +49,7 @@ class ArmRecord:
 
 @dataclass(frozen=True)
 class Load:
-    """How requests come: ``closed`` keeps ``concurrency`` in flight, ``open`` sends at ``rate_per_s`` (Poisson)."""
+    """``closed`` keeps ``concurrency`` requests in flight, ``open`` sends at ``rate_per_s`` (Poisson)."""
 
     kind: Literal["closed", "open"]
     concurrency: int | None = None
@@ -111,7 +111,7 @@ class Percentiles:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Acceptance length (1 without speculation) weighted by step and by request, and survival per position."""
+    """Acceptance length (1 without speculation) by step and by request, and survival per position."""
 
     source: AcceptanceSource
     per_step: float | None
@@ -123,7 +123,7 @@ class Acceptance:
 
 @dataclass(frozen=True)
 class ClientHealth:
-    """Whether the client kept up: ``trusted`` False means that the point's figures are not to be published."""
+    """Whether the client kept up: without ``trusted`` the point's figures are not to be published."""
 
     trusted: bool
     reason: str | None
@@ -208,7 +208,7 @@ class ComparisonRecord:
 
 @dataclass(frozen=True)
 class KPoint:
-    """One num_speculative_tokens at one concurrency: measured, or (``measured`` False) predicted by the fit."""
+    """One num_speculative_tokens under one load: measured, or predicted by the fit."""
 
     k: int
     acceptance_length: float
