@@ -1,0 +1,260 @@
+"""A results file: JSON lines, header first, appended to while a run goes on and readable at any moment.
+
+``{"kind": "request", …}``: ``kind`` is a key of ``records.KINDS``, the rest are the record's fields; a field
+that holds its default may be left out. A run that was killed leaves at most its last line cut.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, cast
+
+from peagle_sm.core.errors import NotFound, SpecError
+from peagle_sm.measure import records
+from peagle_sm.measure.record_json import decode, encode
+from peagle_sm.measure.records import KINDS, SCHEMA, Record
+
+_KIND_OF = {record_type: kind for kind, record_type in KINDS.items()}
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a file holds, in the file's order; ``warnings`` say what had to be left out."""
+
+    header: records.Header
+    arms: tuple[records.ArmRecord, ...] = ()
+    requests: tuple[records.RequestRecord, ...] = ()
+    points: tuple[records.PointRecord, ...] = ()
+    comparisons: tuple[records.ComparisonRecord, ...] = ()
+    fits: tuple[records.FitRecord, ...] = ()
+    checks: tuple[records.CheckRecord, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def to_line(record: Record) -> str:
+    """One line, without its line end.
+
+    Raises:
+        ValueError: a figure is not finite; what could not be had is None.
+    """
+    value = {"kind": _KIND_OF[type(record)], **encode(record)}
+    if isinstance(record, records.Header):
+        value["schema"] = record.schema  # always written out: it says how to read the rest
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def from_line(text: str | bytes) -> Record:
+    """The record of one line.
+
+    Raises:
+        ValueError: it is no JSON object, of no known kind, or a field is missing or of another type.
+    """
+    value = json.loads(text)
+    if not isinstance(value, dict) or "kind" not in value:
+        raise ValueError('it is no JSON object with a "kind"')
+    kind = value.pop("kind")
+    if kind not in KINDS:
+        raise ValueError(f"unknown kind {kind!r}; known are {', '.join(KINDS)}")
+    return cast(Record, decode(KINDS[kind], value))
+
+
+def read(path: Path) -> Results:
+    """Read a whole file.
+
+    Raises:
+        NotFound: there is no such file.
+        SpecError: it is empty, has no header, is of another schema, or a line other than a cut last one
+            cannot be read; the message names the line.
+    """
+    results, _ = _read(path)
+    return results
+
+
+def _read(path: Path) -> tuple[Results, int]:
+    """The results and how many bytes of the file are whole lines."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise NotFound(f"there is no results file {path}", next_step="check the path") from None
+    if not content.strip():
+        raise SpecError(f"{path} is empty", next_step="run the measurement again")
+    whole, cut = _split(content)
+    found = list(_records(path, whole))
+    if not found:
+        raise SpecError(f"{path} holds no whole line", next_step="run the measurement again")
+    _demand_header(path, found[0])
+    warnings: tuple[str, ...] = ()
+    if cut:
+        warnings = (f"{path}: line {len(whole) + 1} is cut off and was left out",)
+    return _collect(found, warnings), len(content) - len(cut)
+
+
+def _split(content: bytes) -> tuple[list[bytes], bytes]:
+    """The lines, and a last one without a line end if it cannot be read."""
+    lines = content.split(b"\n")
+    last = lines.pop()
+    if not last:
+        return lines, b""
+    try:
+        from_line(last)
+    except ValueError:
+        return lines, last
+    return [*lines, last], b""
+
+
+def _records(path: Path, lines: Iterable[bytes]) -> Iterator[Record]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        if number == 1:
+            _demand_schema(path, line)
+        try:
+            yield from_line(line)
+        except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are such
+            raise SpecError(
+                f"{path}, line {number}: {error}",
+                next_step="remove that line if the file was edited by hand; else run the measurement again",
+            ) from error
+
+
+def _demand_schema(path: Path, line: bytes) -> None:
+    try:
+        first = json.loads(line)
+    except ValueError:
+        return  # told as a bad line
+    schema = first.get("schema", SCHEMA) if isinstance(first, dict) else SCHEMA
+    if schema != SCHEMA:
+        raise SpecError(
+            f"{path}, line 1: its schema is {schema!r}; this version of peagle-sm reads {SCHEMA!r}",
+            next_step="read it with the version that wrote it (the header's provenance names it)",
+        )
+
+
+def _demand_header(path: Path, first: Record) -> None:
+    if not isinstance(first, records.Header):
+        raise SpecError(
+            f'{path}, line 1: a results file begins with its header; found kind "{_KIND_OF[type(first)]}"',
+            next_step="the file's beginning is missing: run the measurement again",
+        )
+
+
+def _collect(found: Iterable[Record], warnings: tuple[str, ...]) -> Results:
+    by_kind: dict[str, list[Any]] = {kind: [] for kind in KINDS}
+    for record in found:
+        by_kind[_KIND_OF[type(record)]].append(record)
+    return Results(
+        header=by_kind["header"][0],
+        arms=tuple(by_kind["arm"]),
+        requests=tuple(by_kind["request"]),
+        points=tuple(by_kind["point"]),
+        comparisons=tuple(by_kind["comparison"]),
+        fits=tuple(by_kind["fit"]),
+        checks=tuple(by_kind["check"]),
+        warnings=warnings,
+    )
+
+
+class ResultWriter:
+    """Appends records to a file, each line at once on its way to the disk; one writer at a time.
+
+    ``found`` is what a resumed file already held; None for a new one.
+    """
+
+    def __init__(self, path: Path, *, overwrite: bool = False) -> None:
+        """Begin a new file (and its directory).
+
+        Raises:
+            SpecError: the file holds something already and ``overwrite`` was not asked for, or another
+                run is writing it.
+        """
+        self.path = path
+        self.found: Results | None = None
+        if not overwrite and path.exists() and path.stat().st_size:
+            raise SpecError(
+                f"{path} exists already",
+                next_step="go on with that run (--resume), or give another file (--out)",
+            )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = _open_locked(path)
+        self._file.truncate(0)
+
+    @classmethod
+    def resume(cls, path: Path, config: Mapping[str, Any]) -> ResultWriter:
+        """Go on with the run of ``path``; what it holds is in ``found``, a cut last line is removed.
+
+        Raises:
+            NotFound: there is no such file.
+            SpecError: the file cannot be read, or its run was set up otherwise than ``config``.
+        """
+        results, _ = _read(path)
+        _demand_same_config(path, results.header.config, config)
+        writer = cls.__new__(cls)
+        writer.path = path
+        writer._file = _open_locked(path)
+        writer.found, whole = _read(path)  # again, now that nobody else writes it
+        writer._file.truncate(whole)
+        writer._file.seek(0, os.SEEK_END)
+        if not path.read_bytes().endswith(b"\n"):
+            writer._file.write(b"\n")
+        return writer
+
+    def append(self, record: Record) -> None:
+        """Write one record; a point, a comparison, a fit or a check is also waited for on the disk."""
+        self._file.write(to_line(record).encode() + b"\n")
+        self._file.flush()
+        if not isinstance(record, records.RequestRecord | records.ArmRecord):
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        self._file.close()
+
+    def __enter__(self) -> ResultWriter:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the file."""
+        self.close()
+
+
+def _open_locked(path: Path) -> IO[bytes]:
+    file = path.open("ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise SpecError(
+            f"another run is writing {path}",
+            next_step="wait for it, or give another file (--out)",
+        ) from error
+    return file
+
+
+def _demand_same_config(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    wanted = json.loads(json.dumps(encode(dict(now))))  # as the header's own config came out of JSON
+    different = sorted(
+        key for key in {*before, *wanted} if before.get(key, _ABSENT) != wanted.get(key, _ABSENT)
+    )
+    if different:
+        said = "; ".join(f"{key} was {_tell(before, key)}, now {_tell(wanted, key)}" for key in different)
+        raise SpecError(
+            f"{path} is of a run that was set up otherwise: {said}",
+            next_step="resume with the same options, or start a run of its own in another file (--out)",
+            details={"different": different},
+        )
+
+
+_ABSENT = object()
+
+
+def _tell(config: Mapping[str, Any], key: str) -> str:
+    return json.dumps(config[key]) if key in config else "not set"
