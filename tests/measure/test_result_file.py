@@ -87,7 +87,7 @@ def test_a_figure_that_is_not_finite_is_refused() -> None:
 @given(cut=st.integers(min_value=0, max_value=1500))
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_file_cut_anywhere_keeps_its_whole_lines(tmp_path: Path, cut: int) -> None:
-    written = [HEADER, ARM, request(text="naïve ☃"), point(), request("p/2")]
+    written: list[Record] = [HEADER, ARM, request(text="naïve ☃"), point(), request("p/2")]
     whole = b"".join(to_line(record).encode() + b"\n" for record in written)
     path = tmp_path / "cut.jsonl"
     path.write_bytes(whole[:cut])

@@ -35,7 +35,8 @@ def decode(record_type: type[Any], value: Any) -> Any:
     Raises:
         ValueError: a field is missing or holds what it must not; the message names the field.
     """
-    return _decoder(record_type)(value)
+    hint: Any = record_type
+    return _decoder(hint)(value)
 
 
 def _default(field: Any) -> Any:
