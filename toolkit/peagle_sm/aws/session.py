@@ -25,6 +25,9 @@ RUNTIME_READ_TIMEOUT_S = 490
 LAMBDA_READ_TIMEOUT_S = 300
 _READ_TIMEOUTS_S = {"sagemaker-runtime": RUNTIME_READ_TIMEOUT_S, "lambda": LAMBDA_READ_TIMEOUT_S}
 ADMIN_TIMEOUT_S = 10
+# The Price List API answers in three regions, each for all; botocore's endpoint data lists them.
+_PRICE_REGION = "us-east-1"
+_NEAR_PRICE_REGIONS = {"ap": "ap-south-1", "eu": "eu-central-1"}
 
 
 @dataclass(frozen=True)
@@ -123,9 +126,14 @@ class Session:
             place = {} if self.local is None else {"endpoint_url": self.local.endpoint_url}
             with aws_errors(f"{service} client", self.local_url):
                 self._clients[key] = self._boto3.client(
-                    service, region_name=self.region, config=Config(**options), **place
+                    service, region_name=self._region_of(service), config=Config(**options), **place
                 )
         return self._clients[key]
+
+    def _region_of(self, service: str) -> str:
+        if service != "pricing":
+            return self.region
+        return _NEAR_PRICE_REGIONS.get(self.region.split("-")[0], _PRICE_REGION)
 
     @property
     def local_url(self) -> str | None:
