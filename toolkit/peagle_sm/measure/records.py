@@ -45,6 +45,7 @@ class ArmRecord:
     price_source: str | None = None
     deployment: str | None = None  #: tells one deployment of the same arm from another
     control: bool = False  #: the second arm of an A/A pair
+    gpus: int | None = None  #: of one copy of ``component``; None where the arm has its instances to itself
 
 
 @dataclass(frozen=True)
