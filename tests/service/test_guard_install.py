@@ -161,7 +161,7 @@ def test_a_failure_names_its_cause_and_not_its_consequences(
     assert words in caught.value.message
     assert "cancelled" not in caught.value.message
     assert caught.value.next_step is not None
-    assert "--no-reserve-concurrency" in caught.value.next_step
+    assert "--no-reserve-concurrency --region us-east-1" in caught.value.next_step
 
 
 def test_a_lost_answer_while_following_is_no_failure(

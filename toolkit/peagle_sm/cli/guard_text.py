@@ -53,13 +53,13 @@ def plan_data(plan: InstallPlan) -> dict[str, Any]:
     }
 
 
-def render_installed(report: InstallReport) -> str:
+def render_installed(report: InstallReport, flags: str) -> str:
     """What stands now, and what is left to do."""
     done = {"created": "installed", "updated": "updated", "unchanged": "up to date already"}[report.action]
     lines = [f"The guard of {report.plan.region} is {done}: version {report.plan.version}."]
     if report.plan.email and report.action == "created":
         lines.append(f"{report.plan.email} gets a mail with a link: notices come once it is confirmed.")
-    lines.append("Look at it with `peagle-sm guard status`.")
+    lines.append(f"Look at it with `peagle-sm guard status{flags}`.")
     return "\n".join(lines)
 
 
@@ -73,11 +73,11 @@ def render_uninstalled(report: UninstallReport) -> str:
     return "\n".join(lines)
 
 
-def render_guard_status(found: GuardStatus, now: datetime) -> str:
+def render_guard_status(found: GuardStatus, now: datetime, flags: str) -> str:
     """One guard: what is installed, how it is, what it knows."""
     version = found.version or "unknown"
     if not found.current:
-        version += f"; this peagle-sm brings {found.available}: run `peagle-sm guard install`"
+        version += f"; this peagle-sm brings {found.available}: run `peagle-sm guard install{flags}`"
     notices = [f"{one.endpoint}{'' if one.confirmed else ' (not confirmed)'}" for one in found.notices]
     fields = [
         ("guard", f"{found.region}, stack {found.stack_status}"),

@@ -62,6 +62,16 @@ class State:
             return True
         return self.environ.get("PEAGLE_SM_LOCAL", "").lower() in {"1", "true", "yes", "on"}
 
+    @property
+    def flags(self) -> str:
+        """The options that make a suggested command reach the same place, with a leading blank."""
+        if self.settings.local_port is not None:
+            return f" --local-port {self.settings.local_port}"
+        if self.local:
+            return " --local"
+        told = (("--profile", self.settings.profile), ("--region", self.settings.region))
+        return "".join(f" {option} {value}" for option, value in told if value)
+
     def region(self, from_spec: str | None = None) -> str | None:
         """Flag, then environment, then the spec; None leaves it to the profile."""
         return (

@@ -71,7 +71,7 @@ class StackWork:
             f"The stack {self._name} is {status}: {reason or 'AWS gives no reason'}{what}.",
             operation="CloudFormation",
             code=status,
-            next_step=_remedy(reason or ""),
+            next_step=_remedy(reason or "", self._session.command_flags()),
             details={"stack": self._name, "status": status, "resource": cause.logical_id if cause else None},
         )
 
@@ -113,11 +113,12 @@ def first_cause(failed: Iterable[StackEvent]) -> StackEvent | None:
     return None
 
 
-def _remedy(reason: str) -> str:
+def _remedy(reason: str, flags: str) -> str:
     if "UnreservedConcurrentExecution" in reason:
         return (
             "This account's quota of concurrent Lambda executions leaves none to reserve: run "
-            "`peagle-sm guard install --no-reserve-concurrency`, or raise the quota (Service Quotas, Lambda)."
+            f"`peagle-sm guard install --no-reserve-concurrency{flags}`, or raise the quota "
+            "(Service Quotas, Lambda)."
         )
     if "not authorized" in reason.lower() or "AccessDenied" in reason:
         return "Ask for the permission that the message names; docs/stacks-guard.md lists them all."

@@ -50,7 +50,7 @@ def deploy(state: State, spec_path: Path, yes: bool, dry_run: bool, wait: bool, 
 
     spec = read_spec(spec_path)
     if not dry_run:
-        need_terminal(state, yes, "peagle-sm plan")
+        need_terminal(state, yes, f"peagle-sm plan{state.flags}")
     session = open_session(state, spec.placement.region)
     if dry_run:
         made = plan_for(spec, session)

@@ -68,7 +68,7 @@ def install(
     from peagle_sm.cli.progress import follower
     from peagle_sm.service import guard
 
-    need_terminal(state, yes, "peagle-sm guard status")
+    need_terminal(state, yes, f"peagle-sm guard status{state.flags}")
     session = open_session(state)
     settings = guard.GuardSettings(
         email=email,
@@ -94,7 +94,7 @@ def install(
         return
     emit(
         state,
-        table=lambda: render_installed(report),
+        table=lambda: render_installed(report, session.command_flags()),
         data=report.to_dict,
         names=[report.to_dict()["stack"]],
     )

@@ -26,7 +26,7 @@ def status(state: State) -> None:
     found = guard_status(session)
     emit(
         state,
-        table=lambda: render_guard_status(found, session.now()),
+        table=lambda: render_guard_status(found, session.now(), session.command_flags()),
         data=found.to_dict,
         names=[row.name for row in found.endpoints],
     )

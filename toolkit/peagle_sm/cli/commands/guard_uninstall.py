@@ -35,7 +35,7 @@ def uninstall(state: State, yes: bool, leave_unguarded: bool) -> None:
     from peagle_sm.cli.progress import follower
     from peagle_sm.service import guard
 
-    need_terminal(state, yes, "peagle-sm guard status")
+    need_terminal(state, yes, f"peagle-sm guard status{state.flags}")
     session = open_session(state)
     with follower(state) as follow:
 

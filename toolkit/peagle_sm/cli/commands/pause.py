@@ -34,7 +34,7 @@ def pause(state: State, name: str, yes: bool) -> None:
     from peagle_sm.cli.signals import termination_is_ctrl_c
     from peagle_sm.service import pause as turn_off
 
-    need_terminal(state, yes, f"peagle-sm status {name}")
+    need_terminal(state, yes, f"peagle-sm status {name}{state.flags}")
     session = open_session(state)
     with termination_is_ctrl_c(), follower(state) as follow:
 

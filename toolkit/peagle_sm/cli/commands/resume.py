@@ -37,7 +37,7 @@ def resume(state: State, name: str, yes: bool) -> None:
     from peagle_sm.service import resume as bring_back
     from peagle_sm.service import status as read_status
 
-    need_terminal(state, yes, f"peagle-sm status {name}")
+    need_terminal(state, yes, f"peagle-sm status {name}{state.flags}")
     session = open_session(state)
     with termination_is_ctrl_c(), follower(state) as follow:
 

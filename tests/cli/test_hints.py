@@ -1,0 +1,69 @@
+"""A command that a message suggests reaches the place that the message is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from peagle_sm.cli.guard_text import render_guard_status, render_installed
+from peagle_sm.cli.state import Settings, State
+from peagle_sm.core.guard_price import guard_price
+from peagle_sm.service.guard import InstallPlan, InstallReport
+from peagle_sm.service.guard_status import GuardStatus
+from tests.cli.running import run
+from tests.cli.samples import NOW
+
+OLD_GUARD = GuardStatus(
+    region="us-east-1",
+    stack_status="CREATE_COMPLETE",
+    version="0.0.9",
+    available="0.1.0",
+    package="0a1b2c3d",
+    current=False,
+    last_sweep_at=None,
+    alarms=(),
+    dead_letters=0,
+    notices=(),
+    endpoints=(),
+    warnings=(),
+)
+
+
+@pytest.mark.parametrize(
+    ("typed", "environ", "flags"),
+    [
+        ({}, {}, ""),
+        ({"local": True}, {}, " --local"),
+        ({}, {"PEAGLE_SM_LOCAL": "1"}, " --local"),
+        ({"local": True, "local_port": 7070}, {}, " --local-port 7070"),
+        ({"profile": "lab", "region": "eu-west-1"}, {}, " --profile lab --region eu-west-1"),
+    ],
+)
+def test_the_options_that_were_typed_stay(typed: dict[str, Any], environ: dict[str, str], flags: str) -> None:
+    assert State(Settings(**typed), environ=environ).flags == flags
+
+
+@pytest.mark.parametrize(
+    ("words", "look"),
+    [
+        (("guard", "install"), "peagle-sm guard status --local"),
+        (("guard", "uninstall"), "peagle-sm guard status --local"),
+        (("pause", "demo"), "peagle-sm status demo --local"),
+        (("resume", "demo"), "peagle-sm status demo --local"),
+    ],
+)
+def test_without_a_terminal_the_command_that_only_looks_keeps_the_place(
+    words: tuple[str, ...], look: str
+) -> None:
+    result = run(*words, "--local")
+    assert result.exit_code == 2
+    assert f"`{look}`" in result.stderr
+
+
+def test_what_the_guards_commands_suggest_keeps_the_place() -> None:
+    plan = InstallPlan("123456789012", "us-east-1", "bucket", "0.1.0", False, guard_price(), None, local=True)
+    installed = render_installed(InstallReport("created", plan, "0a1b2c3d"), " --local-port 7070")
+    assert "`peagle-sm guard status --local-port 7070`" in installed
+    shown = render_guard_status(OLD_GUARD, NOW, " --local-port 7070")
+    assert "run `peagle-sm guard install --local-port 7070`" in shown
