@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from itertools import chain, repeat
 
@@ -10,7 +11,7 @@ from botocore.exceptions import EndpointConnectionError
 
 from peagle_sm.aws.session import LocalTarget, Session
 from peagle_sm.core.errors import EngineError, Interrupted
-from peagle_sm.service import Event, delete, deploy
+from peagle_sm.service import Event, delete, deploy, pause
 from tests.service.fakes import ROLE, FakeAws
 from tests.service.setting import make_spec, pacing_of
 
@@ -56,6 +57,30 @@ def test_ctrl_c_after_the_local_server_is_gone() -> None:
     aws.before = lambda _, number, operation: next(faults) if "CreateEndpoint" in aws.calls[:number] else None
     with pytest.raises(Interrupted) as caught:
         deploy(make_spec(), session=_session(aws), pacing=pacing_of(aws, poll_s=0.5))
+    assert GONE in caught.value.message
+
+
+@pytest.mark.parametrize("answered_before", [0, 2])
+def test_a_second_ctrl_c_after_the_local_server_is_gone(answered_before: int) -> None:
+    """However far the hand-over to the schedule came: nothing is said to be billed."""
+    aws = FakeAws()
+    interrupts = [KeyboardInterrupt(), KeyboardInterrupt(), *[None] * answered_before]
+    faults = chain(interrupts, repeat(_refused()))
+    aws.before = lambda _, number, operation: next(faults) if "CreateEndpoint" in aws.calls[:number] else None
+    with pytest.raises(Interrupted) as caught:
+        deploy(make_spec(), session=_session(aws), pacing=pacing_of(aws, poll_s=0.5))
+    assert GONE in caught.value.message
+
+
+@pytest.mark.parametrize("command", [delete, pause])
+def test_ctrl_c_twice_in_a_removal_whose_local_server_is_gone(command: Callable[..., object]) -> None:
+    aws = FakeAws()
+    session, pacing = _session(aws), pacing_of(aws, poll_s=0.5)
+    deploy(make_spec(), session=session, pacing=pacing)
+    faults = chain([KeyboardInterrupt()], repeat(_refused()))
+    aws.before = lambda _, number, operation: next(faults) if "DeleteEndpoint" in aws.calls[:number] else None
+    with pytest.raises(Interrupted) as caught:
+        command(["demo"] if command is delete else "demo", session=session, pacing=pacing)
     assert GONE in caught.value.message
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import NoReturn
 
 from peagle_sm.aws import control, lifetime
+from peagle_sm.aws.errors import is_refused_connection
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import Interrupted, PeagleError
 from peagle_sm.core.payloads import schedule_name
 from peagle_sm.service.events import Pacing
-from peagle_sm.service.teardown import billable_left
+from peagle_sm.service.teardown import billable_left, local_server_gone
 
 
 def leave_to_the_schedule(
@@ -22,7 +22,8 @@ def leave_to_the_schedule(
     command that finishes: delete, or pause where config and model are to stay.
 
     Raises:
-        Interrupted: the endpoint is gone already; only what costs nothing may be left.
+        Interrupted: the endpoint is gone already, and only what costs nothing may be left; or the local
+            SageMaker is gone, and everything with it.
         BillableLeft: it is not; ``next_step`` is the command that finishes.
     """
     try:
@@ -32,11 +33,14 @@ def leave_to_the_schedule(
         else:
             lifetime.bring_forward(session, limit, pacing.clock())
             outlook = "; its lifetime limit was brought forward to now and deletes it within about 10 minutes"
-    except (PeagleError, KeyboardInterrupt):
+    except (PeagleError, KeyboardInterrupt) as error:
+        end_with_the_local_server(session, error)
         outlook = "; its lifetime limit could not be brought forward and holds at its own time"
     gone = False
-    with suppress(PeagleError, KeyboardInterrupt):
+    try:
         gone = not unsettled and control.describe_endpoint(session, name) is None
+    except (PeagleError, KeyboardInterrupt) as error:
+        end_with_the_local_server(session, error)
     if gone:
         raise Interrupted(
             f"Interrupted: endpoint {name} is gone; its config, model or schedule may be left (free).",
@@ -46,3 +50,15 @@ def leave_to_the_schedule(
     left = billable_left(session, name, "interrupted while cleaning up", outlook)
     left.next_step = f"peagle-sm {undo} {name} --yes{session.command_flags()}"
     raise left from None
+
+
+def end_with_the_local_server(session: Session, error: BaseException) -> None:
+    """After Ctrl-C: where nobody listens any more at the local SageMaker's address, nothing is left to end.
+
+    Raises:
+        Interrupted: it is so. On AWS a refused connection proves nothing.
+    """
+    if session.local_url is not None and is_refused_connection(error):
+        raise Interrupted(
+            f"Interrupted. {local_server_gone(session.local_url)}", details={"deleted": [], "left": []}
+        ) from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
@@ -13,6 +12,7 @@ from peagle_sm.core.errors import BillableLeft, Interrupted, NotFound, PeagleErr
 from peagle_sm.core.tags import PAUSED, SCHEDULER_ROLE
 from peagle_sm.service.belongings import Belongings, belongings_of
 from peagle_sm.service.events import Pacing, Progress, Reporter
+from peagle_sm.service.handover import end_with_the_local_server
 from peagle_sm.service.inspection import absent
 from peagle_sm.service.inventory import EndpointSummary, summary_of
 from peagle_sm.service.rest import known_entry, rest_of
@@ -142,8 +142,10 @@ def _remove(session: Session, one: Belongings, pacing: Pacing, report: Reporter)
 
 def _interrupted(session: Session, name: str) -> NoReturn:
     gone = False
-    with suppress(PeagleError, KeyboardInterrupt):
+    try:
         gone = control.describe_endpoint(session, name) is None
+    except (PeagleError, KeyboardInterrupt) as error:
+        end_with_the_local_server(session, error)
     if gone:
         raise Interrupted(
             f"Interrupted: endpoint {name} is gone and paused; its lifetime schedule may be left (free).",

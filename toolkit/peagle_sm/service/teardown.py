@@ -149,7 +149,7 @@ class Teardown:
         waited = now - self._refused_since
         if waited >= LOCAL_PATIENCE_S:
             raise LocalServerGone(
-                f"The local SageMaker at {url} is gone and everything it ran with it; nothing is billed.",
+                local_server_gone(url),
                 next_step="Start it with `peagle-sm local up --detach`, and run the command again.",
             ) from error
         self._report(
@@ -207,6 +207,11 @@ class Teardown:
                 self._give_up_on_a_server_that_is_gone(error)
         gone.left[resource] = why
         self._report(self._phase, f"could not delete {resource}: {why}", resource=resource)
+
+
+def local_server_gone(url: str) -> str:
+    """Return the words for a local SageMaker that has ended; its engines end with it."""
+    return f"The local SageMaker at {url} is gone and everything it ran with it; nothing is billed."
 
 
 def billable_left(session: Session, name: str, why: str, more: str = "") -> BillableLeft:
