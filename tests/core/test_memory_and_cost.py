@@ -29,6 +29,14 @@ def test_the_sum_is_shown() -> None:
     )
 
 
+def test_what_is_small_is_shown_in_megabytes() -> None:
+    memory = plan_of(TINY, context=LOCAL).memory
+    assert memory is not None
+    assert 0 < memory.head_gb < 0.1
+    assert memory.lines[1] == f"draft head   {memory.head_gb * 1000:8.2f} MB  tiny-code-p-eagle"
+    assert not any(" 0.0" in line and "GB" in line for line in memory.lines)
+
+
 def test_tensor_parallelism_pools_memory() -> None:
     extra = "placement: {{instance_types: [ml.g6.12xlarge]}}\nserving: {{tensor_parallel_size: {}}}"
     one, four = plan_of(GPT, extra.format(1)).memory, plan_of(GPT, extra.format(4)).memory

@@ -37,6 +37,11 @@ def kv_cache_gb(groups: tuple[AttentionGroup, ...], tokens: int) -> float:
     )
 
 
+def _size(gb: float) -> str:
+    """Two decimals, and what is small in MB: 0.00 GB would say that it is not there."""
+    return f"{gb * 1000:8.2f} MB" if 0 < gb < 0.1 else f"{gb:8.2f} GB"
+
+
 def unknown_facts(draft: Draft) -> tuple[str, ...]:
     """Name the facts without which no sum can be made."""
     missing = []
@@ -97,16 +102,16 @@ def _fit_on(draft: Draft, name: str, entry: InstanceEntry) -> MemoryFit:
     sequences = f"{spare / cache:.0f}" if fits and cache > 0 else "0"
     aside = " (the head's own cache is not counted)" if draft.speculating else ""
     lines = (
-        f"weights      {weights:8.2f} GB  {model.title}",
-        f"draft head   {head:8.2f} GB  "
+        f"weights      {_size(weights)}  {model.title}",
+        f"draft head   {_size(head)}  "
         + (
             draft.head_id or "none"
             if known_head
             else f"{draft.head_id or 'head'}: size not known, counted as 0"
         ),
-        f"KV cache     {cache:8.2f} GB  one sequence of {tokens} tokens{aside}",
+        f"KV cache     {_size(cache)}  one sequence of {tokens} tokens{aside}",
         *room.lines,
-        f"left         {spare - cache:8.2f} GB  "
+        f"left         {_size(spare - cache)}  "
         + (f"fits: room for {sequences} sequences of full length" if fits else "does not fit"),
     )
     return MemoryFit(
