@@ -88,6 +88,22 @@ def test_no_account_is_exit_code_5_with_a_remedy(words: list[str], message: str)
     assert "next: " in result.stderr
 
 
+@pytest.mark.parametrize(
+    "words", [["plan"], ["plan", "--dry-run"], ["plan", "--stack"], ["deploy", "--dry-run"]]
+)
+def test_a_complete_spec_is_planned_without_an_account(root: Path, words: list[str]) -> None:
+    result = run(*words, root / "docs/examples/gpt-oss-20b.yaml", "--region", "us-east-1")
+    assert result.exit_code == 0, result.stderr
+    assert "123456789012" in result.stdout
+
+
+def test_a_spec_that_names_no_role_is_planned_for_whoever_asks(in_empty_folder: Path) -> None:
+    Path("peagle.yaml").write_text("name: demo\nmodel: gpt-oss-20b\n")
+    result = run("plan", "--region", "us-east-1")
+    assert result.exit_code == 5
+    assert "credentials" in result.stderr.lower()
+
+
 def test_the_catalogue_and_the_schema_need_nothing() -> None:
     models = json.loads(run("models", "--format", "json").stdout)
     assert {"tiny-code", "gpt-oss-20b"} <= {each["id"] for each in models}

@@ -65,7 +65,8 @@ def plan(
 ) -> Plan:
     """Return what `deploy` would do, with price and findings; creates nothing."""
     chosen = as_spec(spec)
-    return plan_for(chosen, session_for(local, profile, region or chosen.placement.region))
+    session = session_for(local, profile, region or chosen.placement.region)
+    return plan_for(chosen, session, account_from_spec=True)
 
 
 def as_spec(spec: SpecLike) -> EndpointSpec:

@@ -11,13 +11,16 @@ from peagle_sm.core.records import Context, Plan
 from peagle_sm.core.spec import EndpointSpec
 
 
-def plan_for(spec: EndpointSpec, session: Session, *, stack: bool = False) -> Plan:
+def plan_for(
+    spec: EndpointSpec, session: Session, *, stack: bool = False, account_from_spec: bool = False
+) -> Plan:
     """Make the plan of ``spec`` for the account and region (or local server) of ``session``.
 
     ``stack`` plans for `cdk deploy` instead of a deploy by this program: the guard's roles stand in for
-    roles that the spec does not name.
+    roles that the spec does not name. ``account_from_spec`` takes the account from the spec's roles where
+    it names one, so that a look at a complete spec needs no credentials.
 
-    Calls STS, and for the local server its status page; creates nothing.
+    Otherwise calls STS, and for the local server its status page; creates nothing.
 
     Raises:
         CredentialsError: no credentials, or the spec asks for another region than the session's.
@@ -25,11 +28,12 @@ def plan_for(spec: EndpointSpec, session: Session, *, stack: bool = False) -> Pl
     """
     _same_region(spec, session)
     local = session.local
+    account = (account_from_spec and not local and _account_of(spec)) or session.account()
     roles = (local.role_arn, local.scheduler_role_arn) if local else (None, None)
     if stack:
-        roles = _guards_roles(session)
+        roles = _guards_roles(account, session.region)
     context = Context(
-        account=session.account(),
+        account=account,
         region=session.region,
         now=session.now(),
         image_uris=dict(local.image_uris) if local else {},
@@ -42,12 +46,14 @@ def plan_for(spec: EndpointSpec, session: Session, *, stack: bool = False) -> Pl
     return make_plan(spec, context)
 
 
-def _guards_roles(session: Session) -> tuple[str, str]:
-    prefix = f"arn:{partition(session.region)}:iam::{session.account()}:role"
-    return (
-        f"{prefix}/{execution_role(session.region)}",
-        f"{prefix}/{scheduler_role(session.region)}",
-    )
+def _account_of(spec: EndpointSpec) -> str | None:
+    role = spec.execution_role_arn or spec.scheduler_role_arn
+    return role.split(":")[4] if role else None
+
+
+def _guards_roles(account: str, region: str) -> tuple[str, str]:
+    prefix = f"arn:{partition(region)}:iam::{account}:role"
+    return f"{prefix}/{execution_role(region)}", f"{prefix}/{scheduler_role(region)}"
 
 
 def _same_region(spec: EndpointSpec, session: Session) -> None:

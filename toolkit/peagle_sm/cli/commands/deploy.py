@@ -53,7 +53,7 @@ def deploy(state: State, spec_path: Path, yes: bool, dry_run: bool, wait: bool, 
         need_terminal(state, yes, f"peagle-sm plan{state.flags}")
     session = open_session(state, spec.placement.region)
     if dry_run:
-        made = plan_for(spec, session)
+        made = plan_for(spec, session, account_from_spec=True)
         print_requests(made)
         refuse_if_needed(made)
         return

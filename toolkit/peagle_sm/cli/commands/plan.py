@@ -27,14 +27,15 @@ def plan(state: State, spec_path: Path, dry_run: bool, stack: bool) -> None:
     """Show what a spec would create, and what it costs.
 
     SPEC is a YAML file (default: peagle.yaml; - reads stdin). Nothing is created. A finding of severity
-    "error" ends with exit code 3.
+    "error" ends with exit code 3. A spec that names its roles needs no credentials: the account is theirs.
     """
     from peagle_sm.cli.connect import open_session
     from peagle_sm.cli.plan_text import plan_data, render_plan
     from peagle_sm.service import plan_for
 
     spec = read_spec(spec_path)
-    made = plan_for(spec, open_session(state, spec.placement.region), stack=stack)
+    session = open_session(state, spec.placement.region)
+    made = plan_for(spec, session, stack=stack, account_from_spec=True)
     if dry_run:
         print_requests(made)
     else:
