@@ -1,0 +1,77 @@
+"""Signs requests as the AWS SDK does, with credentials that are renewed before they run out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from peagle_sm.aiperf.address import Address
+from peagle_sm.core.errors import CredentialsError
+
+_SERVICE = "sagemaker"
+
+
+class Signer:
+    """Knows where the runtime API is and signs for it.
+
+    The endpoint is the SDK's own (also AWS_ENDPOINT_URL and AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME), the
+    credentials are those of its chain: environment, profile, SSO, web identity, container, instance.
+    """
+
+    def __init__(self, credentials: Any, region: str, endpoint_url: str) -> None:
+        """Take botocore credentials; `from_environment` looks them up."""
+        self._credentials = credentials
+        self._region = region
+        self.endpoint_url = endpoint_url.rstrip("/")
+        self._renewing = asyncio.Lock()
+
+    @classmethod
+    def from_environment(cls, address: Address) -> Signer:
+        """Look up region, endpoint and credentials as the SDK does.
+
+        Raises:
+            CredentialsError: there is no region, or there are no credentials.
+        """
+        import botocore.session
+
+        session = botocore.session.get_session()
+        region = (
+            address.region or os.environ.get("AWS_REGION") or session.get_config_variable("region") or None
+        )
+        if region is None:
+            raise CredentialsError(
+                "No AWS region is set.",
+                next_step=f"Give sagemaker://{address.endpoint}?region=…, or set AWS_REGION.",
+            )
+        credentials = session.get_credentials()
+        if credentials is None:
+            raise CredentialsError(
+                "No AWS credentials were found.",
+                next_step="Set AWS_PROFILE, run `aws configure`, or run where a role gives credentials.",
+            )
+        client = session.create_client("sagemaker-runtime", region_name=region)
+        return cls(credentials, region, client.meta.endpoint_url)
+
+    async def sign(self, url: str, headers: dict[str, str], body: bytes) -> dict[str, str]:
+        """Return the headers of a POST with its signature among them.
+
+        Renewing temporary credentials may ask STS or SSO: that is done in a thread, by one request for all,
+        so that the streams that are being timed are not held up.
+        """
+        from botocore.auth import SigV4Auth
+        from botocore.awsrequest import AWSRequest
+
+        if _needs_renewal(self._credentials):
+            async with self._renewing:
+                if _needs_renewal(self._credentials):
+                    await asyncio.to_thread(self._credentials.get_frozen_credentials)
+        request = AWSRequest("POST", url, headers=headers, data=body)
+        SigV4Auth(self._credentials.get_frozen_credentials(), _SERVICE, self._region).add_auth(request)
+        return dict(request.headers.items())
+
+
+def _needs_renewal(credentials: Any) -> bool:
+    """Whether the next use would renew; keys without an end have no such question."""
+    ask = getattr(credentials, "refresh_needed", None)
+    return ask is not None and bool(ask())
