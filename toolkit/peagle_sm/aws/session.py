@@ -140,6 +140,21 @@ class Session:
         """The local server's address, or None on AWS."""
         return None if self.local is None else self.local.endpoint_url
 
+    def credentials(self) -> Any:
+        """Return botocore's credentials, for a client that signs for itself; they renew themselves.
+
+        Raises:
+            CredentialsError: there are none.
+        """
+        with aws_errors("credentials", self.local_url):
+            found = self._boto3.get_credentials()
+        if found is None:
+            raise CredentialsError(
+                "No AWS credentials were found.",
+                next_step="Run `aws configure` or `aws sso login`, or set AWS_PROFILE.",
+            )
+        return found
+
     def account(self) -> str:
         """Return the account number, from STS.
 
