@@ -1,0 +1,33 @@
+"""What to measure next, from what was measured so far: a deployment of another K, or a round of K. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from peagle_sm.measure.tune.decide import contenders, first_probes, next_k
+from peagle_sm.measure.tune.fit import Noise, fit
+from peagle_sm.measure.tune.predict import predict
+from peagle_sm.measure.tune.reading import Reading
+
+MOST_DEPLOYMENTS = 3  #: of speculative K, besides the baseline
+RUNTIME_ROUNDS = 4  #: passes over the K still in question, where K changes inside one process
+
+
+def next_deployment(
+    readings: Sequence[Reading], max_k: int, most: int = MOST_DEPLOYMENTS, noise: Noise | None = None
+) -> int | None:
+    """The next K to deploy, None when ``most`` were deployed or nothing is left to learn."""
+    deployed = {reading.k for reading in readings} - {0}
+    if len(deployed) >= most:
+        return None
+    for k in first_probes(max_k):
+        if k not in deployed:
+            return k
+    return next_k(predict(fit(readings, max_k, noise), readings, noise), deployed)
+
+
+def next_round(readings: Sequence[Reading], max_k: int, noise: Noise | None = None) -> list[int]:
+    """The K to measure in the next round: all of them at first, then those still in question; none at the end."""
+    if not any(reading.k for reading in readings):
+        return list(range(1, max_k + 1))
+    return contenders(predict(fit(readings, max_k, noise), readings, noise), share=0.8)
