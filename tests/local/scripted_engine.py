@@ -11,6 +11,7 @@ Environment (all optional):
     SCRIPT_INVOKE          what /invocations does:
         plain              200, JSON that repeats the request (default)
         sse                200, SCRIPT_CHUNKS server-sent events, SCRIPT_CHUNK_DELAY s apart, and [DONE]
+        chat               like sse, in the form of chat completions, with a finish reason and the usage
         status:NNN         that status with SCRIPT_BODY
         cut                like sse, but the connection breaks after SCRIPT_CHUNKS events
         stall              like sse, but after SCRIPT_CHUNKS events it says nothing for SCRIPT_STALL seconds
@@ -118,8 +119,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         for number in range(int(script.get("SCRIPT_CHUNKS", "5"))):
-            event = {"choices": [{"index": 0, "text": f"token{number} "}]}
-            self._chunk(f"data: {json.dumps(event)}\n\n".encode())
+            self._event(how, f"token{number} ")
             time.sleep(float(script.get("SCRIPT_CHUNK_DELAY", "0")))
         if how == "cut":
             self.close_connection = True
@@ -127,8 +127,19 @@ class Handler(BaseHTTPRequestHandler):
             return
         if how == "stall":
             time.sleep(float(script.get("SCRIPT_STALL", "30")))
+        if how == "chat":
+            chunks = int(script.get("SCRIPT_CHUNKS", "5"))
+            self._event(how, "", finish_reason="length")
+            usage = {"prompt_tokens": 7, "completion_tokens": chunks, "total_tokens": 7 + chunks}
+            last = {"object": "chat.completion.chunk", "choices": [], "usage": usage}
+            self._chunk(f"data: {json.dumps(last)}\n\n".encode())
         self._chunk(b"data: [DONE]\n\n")
         self._chunk(b"")
+
+    def _event(self, how: str, text: str, **more: object) -> None:
+        said = {"delta": {"content": text}} if how == "chat" else {"text": text}
+        event = {"object": "chat.completion.chunk", "choices": [{"index": 0, **said, **more}]}
+        self._chunk(f"data: {json.dumps(event)}\n\n".encode())
 
     def _chunk(self, data: bytes) -> None:
         self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")

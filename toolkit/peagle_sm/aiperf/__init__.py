@@ -3,8 +3,9 @@
 NVIDIA's AIPerf finds it by the entry point group ``aiperf.plugins`` once both are installed in one
 environment (``pip install aiperf peagle-sm``)::
 
-    aiperf profile --url sagemaker://my-endpoint --model my-model --tokenizer org/model \\
-        --endpoint-type chat --streaming --concurrency 32 --request-count 500
+    aiperf profile --transport sagemaker --endpoint-type chat --streaming \\
+        --url https://runtime.sagemaker.us-east-1.amazonaws.com/endpoints/my-endpoint \\
+        --model my-model --tokenizer org/model --concurrency 32 --request-count 500
 
-`address` says what a ``sagemaker://`` URL may hold. Only `transport` imports AIPerf.
+`address` says what else the URL may hold. Only `transport` imports AIPerf.
 """

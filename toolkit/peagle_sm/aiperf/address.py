@@ -1,4 +1,4 @@
-"""What a ``sagemaker://`` URL says: the endpoint, and as query parameters how it is asked. Pure."""
+"""What the URL given to AIPerf says: the endpoint, and as query parameters how it is asked. Pure."""
 
 from __future__ import annotations
 
@@ -8,24 +8,28 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from peagle_sm.core.errors import SpecError
 
-SCHEME = "sagemaker"
-_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
+_PATH = re.compile(r"/endpoints/(?P<name>[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62})(/invocations[a-z-]*)?/?")
+# Also FIPS, a VPC's endpoint (vpce-….runtime.sagemaker.REGION.vpce.amazonaws.com) and China.
+_HOST = re.compile(r"(.*\.)?runtime(-fips)?\.sagemaker(-fips)?\.(?P<region>[a-z0-9-]+)\..*")
 _PARAMETERS = ("component", "variant", "region", "model")
+_EXAMPLE = "https://runtime.sagemaker.us-east-1.amazonaws.com/endpoints/NAME"
 
 
 @dataclass(frozen=True)
 class Address:
-    """``sagemaker://ENDPOINT?component=…&variant=…&region=…&model=…``; all but the endpoint may be missing.
+    """``https://runtime.sagemaker.REGION.amazonaws.com/endpoints/NAME?component=…&variant=…&model=…``.
 
     Attributes:
+        base_url: scheme and host of the runtime API.
         endpoint: name of the endpoint.
         component: inference component; needed where the endpoint hosts components.
         variant: production variant, for endpoints with several.
-        region: AWS region; None leaves it to AWS_REGION and the profile.
+        region: AWS region that signs, from the parameter or the host; None leaves it to the environment.
         model: sent as the body's ``model``. None sends none: a SageMaker container serves one model, and
             AIPerf's ``--model`` is then only a label (and the tokenizer, unless that is given).
     """
 
+    base_url: str
     endpoint: str
     component: str | None = None
     variant: str | None = None
@@ -41,35 +45,36 @@ class Address:
         }
         return {name: value for name, value in chosen.items() if value is not None}
 
-    def path(self, *, streaming: bool) -> str:
-        """The path of the runtime API."""
+    def url(self, *, streaming: bool) -> str:
+        """The URL of the invocation."""
         call = "invocations-response-stream" if streaming else "invocations"
-        return f"/endpoints/{quote(self.endpoint)}/{call}"
+        return f"{self.base_url}/endpoints/{quote(self.endpoint)}/{call}"
 
 
 def parse(url: str) -> Address:
     """Read a URL.
 
     Raises:
-        SpecError: another scheme, no endpoint name, or a parameter that is not known, empty or repeated.
+        SpecError: no ``/endpoints/NAME``, or a parameter that is not known, empty or repeated.
     """
     parts = urlsplit(url)
-    if parts.scheme.lower() != SCHEME:
-        raise _refused(url, f"the scheme is {parts.scheme!r}, not {SCHEME!r}")
-    if not _NAME.fullmatch(parts.netloc):
-        raise _refused(url, f"{parts.netloc!r} is not the name of an endpoint")
-    if parts.path.strip("/") or parts.fragment:
-        raise _refused(url, f"nothing may follow the endpoint's name but ?, found {parts.path!r}")
+    path = _PATH.fullmatch(parts.path)
+    if parts.scheme.lower() not in ("http", "https") or path is None:
+        raise _refused(url, "it does not name an endpoint")
     given: dict[str, str] = {}
     for key, value in parse_qsl(parts.query, keep_blank_values=True):
+        # The model alone may be empty: vLLM's images take that for "the one you have".
         if key not in _PARAMETERS or key in given or (not value and key != "model"):
             raise _refused(url, f"the parameter {key}={value!r} is unknown, empty or repeated")
         given[key] = value
-    return Address(parts.netloc, **given)
+    host = _HOST.fullmatch(parts.hostname or "")
+    if host is not None:
+        given.setdefault("region", host["region"])
+    return Address(f"{parts.scheme}://{parts.netloc}", path["name"], **given)
 
 
 def _refused(url: str, what: str) -> SpecError:
     return SpecError(
         f"--url {url}: {what}.",
-        next_step=f"Give {SCHEME}://ENDPOINT, with ?{'=…&'.join(_PARAMETERS)}=… as needed.",
+        next_step=f"Give {_EXAMPLE}, followed by ?{'=…&'.join(_PARAMETERS)}=… as needed.",
     )

@@ -6,29 +6,26 @@ import asyncio
 import os
 from typing import Any
 
-from peagle_sm.aiperf.address import Address
 from peagle_sm.core.errors import CredentialsError
 
 _SERVICE = "sagemaker"
 
 
 class Signer:
-    """Knows where the runtime API is and signs for it.
+    """Signs for SageMaker Runtime in one region.
 
-    The endpoint is the SDK's own (also AWS_ENDPOINT_URL and AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME), the
-    credentials are those of its chain: environment, profile, SSO, web identity, container, instance.
+    Credentials are those of the SDK's chain: environment, profile, SSO, web identity, container, instance.
     """
 
-    def __init__(self, credentials: Any, region: str, endpoint_url: str) -> None:
+    def __init__(self, credentials: Any, region: str) -> None:
         """Take botocore credentials; `from_environment` looks them up."""
         self._credentials = credentials
         self._region = region
-        self.endpoint_url = endpoint_url.rstrip("/")
         self._renewing = asyncio.Lock()
 
     @classmethod
-    def from_environment(cls, address: Address) -> Signer:
-        """Look up region, endpoint and credentials as the SDK does.
+    def from_environment(cls, region: str | None) -> Signer:
+        """Look up credentials, and the region where the URL names none, as the SDK does.
 
         Raises:
             CredentialsError: there is no region, or there are no credentials.
@@ -36,13 +33,11 @@ class Signer:
         import botocore.session
 
         session = botocore.session.get_session()
-        region = (
-            address.region or os.environ.get("AWS_REGION") or session.get_config_variable("region") or None
-        )
+        region = region or os.environ.get("AWS_REGION") or session.get_config_variable("region") or None
         if region is None:
             raise CredentialsError(
                 "No AWS region is set.",
-                next_step=f"Give sagemaker://{address.endpoint}?region=…, or set AWS_REGION.",
+                next_step="Set AWS_REGION, or add ?region=… to the URL.",
             )
         credentials = session.get_credentials()
         if credentials is None:
@@ -50,8 +45,7 @@ class Signer:
                 "No AWS credentials were found.",
                 next_step="Set AWS_PROFILE, run `aws configure`, or run where a role gives credentials.",
             )
-        client = session.create_client("sagemaker-runtime", region_name=region)
-        return cls(credentials, region, client.meta.endpoint_url)
+        return cls(credentials, region)
 
     async def sign(self, url: str, headers: dict[str, str], body: bytes) -> dict[str, str]:
         """Return the headers of a POST with its signature among them.

@@ -20,7 +20,7 @@ from aiperf.transports.base_transports import FirstTokenCallback
 from aiperf.transports.http_defaults import AioHttpDefaults
 from aiperf.transports.sse_utils import AsyncSSEStreamReader
 
-from peagle_sm.aiperf.address import SCHEME, Address, parse
+from peagle_sm.aiperf.address import Address, parse
 from peagle_sm.aiperf.signing import Signer
 from peagle_sm.aiperf.stream import check_end, payload_parts
 from peagle_sm.core.errors import PeagleError
@@ -34,18 +34,17 @@ class SageMakerTransport(AioHttpTransport):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._signers: dict[Address, Signer] = {}
+        self._signers: dict[str | None, Signer] = {}  # by region
 
     @classmethod
     def metadata(cls) -> TransportMetadata:
         """What AIPerf asks a transport for."""
-        return TransportMetadata(transport_type=SCHEME, url_schemes=[SCHEME])
+        return TransportMetadata(transport_type="sagemaker", url_schemes=[])
 
     def get_url(self, request_info: RequestInfo) -> str:
         """The URL of the runtime API; the path of AIPerf's endpoint type has no meaning here."""
         endpoint = request_info.model_endpoint.endpoint
-        address = self._address(request_info)
-        return self._signer(address).endpoint_url + address.path(streaming=endpoint.streaming)
+        return self._address(request_info).url(streaming=endpoint.streaming)
 
     async def send_request(
         self,
@@ -62,7 +61,7 @@ class SageMakerTransport(AioHttpTransport):
             address = self._address(request_info)
             url, body = self.get_url(request_info), _body(payload, address.model)
             headers = self.build_headers(request_info) | address.headers
-            headers = await self._signer(address).sign(url, headers, body)
+            headers = await self._signer(address.region).sign(url, headers, body)
             connector, owner = self._connector(request_info)
             if not request_info.model_endpoint.endpoint.streaming:
                 record = await self.aiohttp_client.post_request(
@@ -133,10 +132,10 @@ class SageMakerTransport(AioHttpTransport):
     def _address(self, request_info: RequestInfo) -> Address:
         return parse(request_info.model_endpoint.endpoint.get_url(request_info.url_index))
 
-    def _signer(self, address: Address) -> Signer:
-        if address not in self._signers:
-            self._signers[address] = Signer.from_environment(address)
-        return self._signers[address]
+    def _signer(self, region: str | None) -> Signer:
+        if region not in self._signers:
+            self._signers[region] = Signer.from_environment(region)
+        return self._signers[region]
 
     def _connector(self, request_info: RequestInfo) -> tuple[aiohttp.TCPConnector, bool]:
         """The connection pool that AIPerf's reuse strategy asks for, and whether the request closes it."""
