@@ -13,6 +13,8 @@
     ├── StreamError (9)        a stream was cut or carried an error
     ├── EngineError (10)       a local engine or server could not start
     ├── GuardMissing (11)      no guard is installed that would turn an idle endpoint off
+    ├── OutputsDiffer (12)     verify: the answers are not the target's own
+    ├── Undecided (13)         verify: nothing is wrong, and a check could not be decided
     └── Interrupted (130)      stopped by Ctrl-C
 """
 
@@ -138,6 +140,18 @@ class GuardMissing(PeagleError):
     exit_code = 11
 
 
+class OutputsDiffer(PeagleError):
+    """`verify` found answers that are not the target's own; ``details["failed"]`` names the checks."""
+
+    exit_code = 12
+
+
+class Undecided(PeagleError):
+    """`verify` found nothing wrong, but could not decide the checks of ``details["undecided"]``."""
+
+    exit_code = 13
+
+
 class Interrupted(PeagleError):
     """Stopped by Ctrl-C."""
 
@@ -157,5 +171,7 @@ EXIT_CODES: dict[int, str] = {
     9: "a response stream was cut or carried an error",
     10: "a local engine or the local server could not start",
     11: "no guard is installed, and --unguarded was not given",
+    12: "verify: a check failed: the answers are not the target's own",
+    13: "verify: no check failed, and at least one could not be decided",
     130: "interrupted by Ctrl-C",
 }
