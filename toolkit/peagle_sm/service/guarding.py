@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from peagle_sm.aws.lifetime import Lifetime
 from peagle_sm.aws.session import Session
 from peagle_sm.aws.stacks import stack_status
-from peagle_sm.core.errors import GuardMissing
-from peagle_sm.core.guard_names import GUARD_STACK
+from peagle_sm.core.errors import CredentialsError, GuardMissing
+from peagle_sm.core.guard_names import GUARD_STACK, scheduler_role
 
 # A stack that rolled an update back runs its old version; one that is being updated runs one of the two.
 _WORKING = frozenset(
@@ -25,6 +28,21 @@ _WORKING = frozenset(
 def guard_works(session: Session) -> bool:
     """Whether the guard is installed in the session's account and region."""
     return stack_status(session, GUARD_STACK) in _WORKING
+
+
+def guards_own(session: Session, role_arn: str | None) -> bool:
+    """Whether a role is the one by which the guard's schedules act; it goes with the guard's stack."""
+    return (role_arn or "").rpartition("/")[2] == scheduler_role(session.region)
+
+
+def limit_acts(session: Session, limit: Lifetime) -> bool:
+    """Whether the role by which a lifetime limit deletes is there, as far as may be known."""
+    if not guards_own(session, limit.role_arn):
+        return True
+    with suppress(CredentialsError):
+        status = stack_status(session, GUARD_STACK)
+        return status is not None and not status.startswith(("DELETE_", "ROLLBACK_"))
+    return True
 
 
 def require_guard(session: Session) -> None:

@@ -25,7 +25,7 @@ from peagle_sm.core.payloads import lifetime_schedule, partition, schedule_name
 from peagle_sm.service.belongings import Belongings, belongings_of
 from peagle_sm.service.events import Pacing, Progress, Reporter
 from peagle_sm.service.following import follow_endpoint, patience_s
-from peagle_sm.service.guarding import guard_works
+from peagle_sm.service.guarding import guard_works, guards_own, require_guard
 from peagle_sm.service.inspection import absent, kept_config
 from peagle_sm.service.inventory import plain, price_per_hour
 from peagle_sm.service.ownership import amount, belongs_to
@@ -93,12 +93,16 @@ def resume(
     confirm: Callable[[ResumeOffer], bool] | None = None,
     progress: Progress | None = None,
     pacing: Pacing | None = None,
+    unguarded: bool = False,
 ) -> ResumeOffer:
     """Bring a paused endpoint back and follow it until it serves; its lifetime begins anew.
 
     A stack's endpoint is turned on by its stack. ``confirm`` sees the price first (None: no question).
+    ``unguarded`` resumes without an installed guard, where there is no stack; the lifetime limit is armed
+    all the same.
 
     Raises:
+        GuardMissing: no guard is installed, and ``unguarded`` was not given; nothing was created.
         NotFound: nothing of that name can be brought back.
         PlanRefused: it is not ours, or the guard's switch refuses.
         EndpointFailed: it did not come up; it is off again, and can be resumed.
@@ -112,6 +116,8 @@ def resume(
     offer = _offer(session, one, config, pacing.clock())
     if offer.is_on:
         return offer
+    if one.stack is None and not unguarded:
+        require_guard(session)
     if confirm is not None and not confirm(offer):
         raise PeagleError("Nothing was resumed: it was not confirmed.", next_step="Run again and confirm.")
     report = Reporter(progress, pacing, offer.usd_per_hour)
@@ -272,13 +278,20 @@ def _rescue(run: _Run, cause: BaseException) -> None:
 def _role(session: Session, one: Belongings) -> str:
     """The role of the lifetime schedule: the one it had, else the local server's, else the guard's."""
     told = one.tags.get(keys.SCHEDULER_ROLE) or (one.lifetime.role_arn if one.lifetime else None)
-    if told:
+    if told and not guards_own(session, told):
         return told
     if session.local is not None and session.local.scheduler_role_arn:
         return session.local.scheduler_role_arn
     if guard_works(session):
         name = scheduler_role(session.region)
-        return f"arn:{partition(session.region)}:iam::{session.account()}:role/{name}"
+        return told or f"arn:{partition(session.region)}:iam::{session.account()}:role/{name}"
+    if told:
+        raise PlanRefused(
+            f"endpoint {one.name} cannot be resumed: the role of its lifetime schedule was the guard's, and "
+            "no guard is installed; nothing starts without that schedule.",
+            next_step=f"Install the guard again: `peagle-sm guard install{session.command_flags()}`.",
+            details={"findings": []},
+        )
     raise PlanRefused(
         f"endpoint {one.name} cannot be resumed: the role of its lifetime schedule is not known, and nothing "
         "starts without that schedule.",

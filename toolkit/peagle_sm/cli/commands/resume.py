@@ -19,14 +19,20 @@ if TYPE_CHECKING:
 @click.command(cls=Command)
 @click.argument("name")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option(
+    "--unguarded",
+    is_flag=True,
+    help="Resume without an installed guard: only the lifetime limit ends what is forgotten.",
+)
 @global_options
 @click.pass_obj
-def resume(state: State, name: str, yes: bool) -> None:
+def resume(state: State, name: str, yes: bool, unguarded: bool) -> None:
     """Bring a paused endpoint back and follow it until it serves.
 
     The price comes first, then a question. Its lifetime begins anew: the schedule that ends it is armed
     before the endpoint. A resume that fails, or that Ctrl-C stops, leaves the endpoint paused. An endpoint
-    of a stack is turned on by its stack.
+    of a stack is turned on by its stack. Without one, the guard must be installed (`peagle-sm guard
+    install`), or --unguarded spelled out.
     """
     from peagle_sm.cli.connect import open_session
     from peagle_sm.cli.deploy_result import render_ready, status_data
@@ -51,7 +57,7 @@ def resume(state: State, name: str, yes: bool) -> None:
                 note(state, render_offer(offer) + "\n")
             return confirmed(state, f"Resume {name} for {usd(offer.usd_per_hour, 'hour')}?", yes)
 
-        offer = bring_back(name, session=session, confirm=ask, progress=follow)
+        offer = bring_back(name, session=session, confirm=ask, progress=follow, unguarded=unguarded)
     if offer.is_on:
         note(state, f"{name} is not paused")
     found = read_status(name, session=session)
