@@ -35,13 +35,16 @@ def test_off_and_on_again(peagle: Run, deployed: str) -> None:
     assert result.exit_code == 0, result.stderr
     assert "demo is InService and costs 0.00 USD/hour" in result.stderr
     assert "Pause demo? It stops answering. [y/N]" in result.stderr
-    assert result.stdout.startswith("demo is off, and costs nothing\nkept     endpoint-config/demo-")
+    assert result.stdout.startswith("demo is off: it costs nothing\nkept     endpoint-config/demo-")
     assert "back     peagle-sm resume demo --local-port" in result.stdout
     (row,) = json.loads(peagle("list", "--format", "json").stdout)
     assert (row["status"], row["off_why"]) == ("Paused", "by hand")
     assert "off          by hand, since" in peagle("status", deployed).stdout
     assert peagle("invoke", deployed, "-p", "x").exit_code != 0
-    result = peagle("resume", deployed, answers="y\n")
+    refused = peagle("resume", deployed, "--yes")
+    assert refused.exit_code == 11
+    assert "peagle-sm guard install --local-port" in refused.stderr
+    result = peagle("resume", deployed, "--unguarded", answers="y\n")
     assert result.exit_code == 0, result.stderr
     assert "Resume demo for 0.00 USD/hour? [y/N]" in result.stderr
     assert "status       InService" in result.stdout
@@ -59,7 +62,7 @@ def test_each_line_is_json_and_a_no_changes_nothing(peagle: Run, deployed: str) 
     assert said[0]["pausing"]["name"] == "demo"
     assert said[-1]["progress"]["phase"] == "done"
     assert json.loads(result.stdout)["was_off"] is False
-    result = peagle("resume", deployed, "--yes", "--format", "json")
+    result = peagle("resume", deployed, "--unguarded", "--yes", "--format", "json")
     said = [json.loads(line) for line in result.stderr.splitlines()]
     assert said[0]["resume"]["usd_per_hour"] == 0.0
     assert said[-1]["progress"]["phase"] == "ready"

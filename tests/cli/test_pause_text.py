@@ -69,6 +69,20 @@ def test_a_lease_within_the_lifetime_and_without_a_guard() -> None:
     assert render_kept(lease) == "coder: its lifetime ends at 2026-11-20 14:00 UTC"
 
 
+def test_a_lease_whose_limit_cannot_act_promises_nothing() -> None:
+    lease = replace(LEASE, budget_usd=None, guarded=False, limit_acts=False)
+    assert render_lease(lease) == (
+        "keep      coder\n"
+        "lifetime  the limit at 2026-11-20 14:00 UTC cannot act: its role went with the guard\n"
+        "price     12.50 USD/hour\n"
+        "on top    at most 25.00 USD\n"
+        "note      no guard is installed: nothing ends it by itself"
+    )
+    assert render_kept(lease) == (
+        "coder: nothing ends it by itself, since the role of its limit went with the guard"
+    )
+
+
 def test_an_offer_shows_the_price_before_it_is_paid() -> None:
     assert render_offer(OFFER) == (
         "resume    coder with config coder-0a1b2c3d\n"
@@ -84,14 +98,17 @@ def test_what_pausing_stops_and_keeps() -> None:
     assert render_running(SERVING) == "coder is InService and costs 12.50 USD/hour (18.75 USD so far)."
     report = PauseReport("coder", False, "Peagle-coder", 12.5, ("endpoint-config/c", "model/m"))
     assert render_paused(report, " --local-port 1") == (
-        "coder is off, and costs nothing\n"
+        "coder is off: no instance is billed; the key, alarms and dashboard of Peagle-coder cost "
+        "a few USD a month\n"
         "kept     endpoint-config/c\n"
         "kept     model/m\n"
         "stack    Peagle-coder knows: `cdk diff` stays empty\n"
         "back     peagle-sm resume coder --local-port 1"
     )
     again = render_paused(PauseReport("coder", True, None, None, ()), "")
-    assert again == "coder was off already\nback     peagle-sm resume coder"
+    assert again == "coder was off already: it costs nothing\nback     peagle-sm resume coder"
+    local = render_paused(PauseReport("coder", False, "Peagle-coder", 0.0, ()), "")
+    assert local.startswith("coder is off: it costs nothing\n")
 
 
 def test_a_paused_endpoint_in_list_and_status() -> None:
@@ -117,6 +134,8 @@ def test_a_paused_endpoint_in_list_and_status() -> None:
         "model        coder-0a1b2c3d\n"
         "config       c\n"
         "created      -\n"
-        "price        nothing while it is off, 12.50 USD/hour when it is on\n"
+        "price        12.50 USD/hour when it is on\n"
+        "             off: no instance is billed; the key, alarms and dashboard of Peagle-coder cost "
+        "a few USD a month\n"
         "hours        Mon-Fri 08:00-19:00 Europe/Berlin"
     )

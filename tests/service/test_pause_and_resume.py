@@ -12,6 +12,7 @@ from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import (
     BillableLeft,
     EndpointFailed,
+    GuardMissing,
     Interrupted,
     NotFound,
     PeagleError,
@@ -24,6 +25,7 @@ from peagle_sm.service import (
     ResumeOffer,
     delete,
     deploy,
+    keep,
     list_endpoints,
     pause,
     resume,
@@ -33,6 +35,7 @@ from tests.service.fakes import ROLE, START, FakeAws, Row, broken, denied, lost,
 from tests.service.setting import make_spec, pacing_of, session_of
 
 SCHEDULE = "peagle-demo-lifetime"
+GUARDS_ROLE = "arn:aws:iam::123456789012:role/peagle-scheduler-us-east-1"
 
 
 def _deployed(aws: FakeAws, **changes: Any) -> Session:
@@ -81,7 +84,7 @@ def test_list_and_status_show_it_as_paused(aws: FakeAws, pacing: Pacing) -> None
     assert found.summary == row
     assert found.config_name == found.config_asked
     assert found.warnings == (
-        "it is off (by hand) and costs nothing; `peagle-sm resume demo --region us-east-1` brings it back",
+        "it is off (by hand): it costs nothing; `peagle-sm resume demo --region us-east-1` brings it back",
     )
 
 
@@ -177,14 +180,52 @@ def test_an_endpoint_that_the_guard_turned_off_says_why_and_comes_back(aws: Fake
     assert aws.status(aws.endpoints["demo"]) == "InService"
 
 
-def test_without_a_guard_pausing_and_resuming_work_all_the_same(aws: FakeAws, pacing: Pacing) -> None:
+def test_without_a_guard_a_resume_wants_that_spelled_out(aws: FakeAws, pacing: Pacing) -> None:
     aws.register, aws.stacks = None, {}
     session = session_of(aws)
     deploy(make_spec(), session=session, pacing=pacing, unguarded=True)
     pause("demo", session=session, pacing=pacing)
-    resume("demo", session=session, pacing=pacing)
+    aws.calls.clear()
+    with pytest.raises(GuardMissing, match="Nothing was created"):
+        resume("demo", session=session, pacing=pacing)
+    assert not [call for call in aws.calls if call.startswith(("Create", "Update"))]
+    resume("demo", session=session, pacing=pacing, unguarded=True)
     assert aws.status(aws.endpoints["demo"]) == "InService"
     assert SCHEDULE in aws.schedules
+
+
+def test_a_limit_whose_role_went_with_the_guard_is_not_armed_again(aws: FakeAws, pacing: Pacing) -> None:
+    session = _paused(aws, scheduler_role_arn=GUARDS_ROLE)
+    aws.register, aws.stacks = None, {}
+    with pytest.raises(PlanRefused, match="was the guard's") as caught:
+        resume("demo", session=session, pacing=pacing, unguarded=True)
+    assert "peagle-sm guard install --region us-east-1" in (caught.value.next_step or "")
+    assert not aws.endpoints
+    aws.register, aws.stacks = {}, {"PeagleGuard": "CREATE_COMPLETE"}
+    resume("demo", session=session, pacing=pacing)
+    assert aws.schedules[SCHEDULE]["Target"]["RoleArn"] == GUARDS_ROLE
+
+
+@pytest.mark.parametrize("stack_status", [None, "DELETE_IN_PROGRESS", "ROLLBACK_COMPLETE"])
+def test_without_the_guards_role_no_end_is_promised(
+    aws: FakeAws, pacing: Pacing, stack_status: str | None
+) -> None:
+    session = _deployed(aws, scheduler_role_arn=GUARDS_ROLE)
+    assert list_endpoints(session)[0].expires_at == status("demo", session=session).summary.expires_at
+    assert keep("demo", timedelta(hours=1), session=session, pacing=pacing).limit_acts
+    aws.register, aws.stacks = None, {} if stack_status is None else {"PeagleGuard": stack_status}
+    found = status("demo", session=session)
+    assert (found.summary.expires_at, list_endpoints(session)[0].expires_at) == (None, None)
+    assert "nothing ends this endpoint by itself; `peagle-sm guard install" in " ".join(found.warnings)
+    assert not keep("demo", timedelta(hours=9), session=session, pacing=pacing).limit_acts
+
+
+def test_who_may_not_see_the_guards_stack_is_not_alarmed(aws: FakeAws) -> None:
+    session = _deployed(aws, scheduler_role_arn=GUARDS_ROLE)
+    aws.before = lambda _, number, operation: denied(operation) if operation == "DescribeStacks" else None
+    found = status("demo", session=session)
+    assert found.summary.expires_at is not None
+    assert not found.warnings
 
 
 def test_a_resume_that_fails_leaves_it_paused(aws: FakeAws, pacing: Pacing) -> None:

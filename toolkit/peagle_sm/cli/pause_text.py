@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from peagle_sm.cli.status_text import when
 from peagle_sm.cli.table import render_fields
 from peagle_sm.cli.words import usd
+from peagle_sm.core.resting import rest_costs
 
 if TYPE_CHECKING:
     from peagle_sm.service import EndpointSummary, Lease, PauseReport, ResumeOffer
@@ -23,8 +24,8 @@ def render_running(running: EndpointSummary) -> str:
 
 def render_paused(report: PauseReport, flags: str) -> str:
     """What stays, and how it comes back."""
-    first = "was off already" if report.was_off else "is off, and costs nothing"
-    lines = [f"{report.name} {first}"]
+    first = "was off already" if report.was_off else "is off"
+    lines = [f"{report.name} {first}: {rest_costs(report.stack, report.usd_per_hour)}"]
     lines += [f"kept     {resource}" for resource in report.kept]
     if report.stack:
         lines.append(f"stack    {report.stack} knows: `cdk diff` stays empty")
@@ -53,15 +54,24 @@ def render_lease(lease: Lease) -> str:
         ("price", usd(lease.usd_per_hour, "hour")),
         ("on top", f"at most {usd(lease.more_usd)}" if lease.expires_at > lease.expired_at else ""),
         ("budget", _budget(lease)),
-        ("note", "" if lease.guarded else "no guard is installed: only the lifetime limit ends it"),
+        ("note", _note(lease)),
     ]
     return render_fields([(name, value) for name, value in fields if value])
 
 
 def _lifetime(lease: Lease) -> str:
+    if not lease.limit_acts:
+        return f"the limit at {when(lease.expires_at)} cannot act: its role went with the guard"
     if lease.expires_at == lease.expired_at:
         return f"deleted at {when(lease.expires_at)} whatever happens, as before"
     return f"deleted at {when(lease.expires_at)} whatever happens, before: {when(lease.expired_at)}"
+
+
+def _note(lease: Lease) -> str:
+    if lease.guarded:
+        return ""
+    ends = "only the lifetime limit ends it" if lease.limit_acts else "nothing ends it by itself"
+    return f"no guard is installed: {ends}"
 
 
 def _budget(lease: Lease) -> str:
@@ -73,5 +83,7 @@ def _budget(lease: Lease) -> str:
 
 def render_kept(lease: Lease) -> str:
     """The new ends, in one line."""
+    if not lease.limit_acts:
+        return f"{lease.name}: nothing ends it by itself, since the role of its limit went with the guard"
     kept = f"{lease.name} is kept until {when(lease.keep_until)}; " if lease.guarded else f"{lease.name}: "
     return f"{kept}its lifetime ends at {when(lease.expires_at)}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from peagle_sm.cli.plan_text import STAND_IN, speculation_text
 from peagle_sm.cli.table import render_fields, render_table
 from peagle_sm.cli.words import elapsed, usd
+from peagle_sm.core.resting import rest_costs
 
 if TYPE_CHECKING:
     from peagle_sm.service import EndpointStatus, EndpointSummary
@@ -99,7 +100,8 @@ def _off(each: EndpointSummary) -> str:
 
 def _price(each: EndpointSummary) -> str:
     if each.off_why is not None:
-        return f"nothing while it is off, {usd(each.usd_per_hour, 'hour')} when it is on"
+        rest = rest_costs(each.stack, each.usd_per_hour)
+        return f"{usd(each.usd_per_hour, 'hour')} when it is on\noff: {rest}"
     return f"{usd(each.usd_per_hour, 'hour')}, {usd(each.spent_usd)} spent so far"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from peagle_sm.aws import control
@@ -11,7 +11,9 @@ from peagle_sm.aws.control import EndpointFacts
 from peagle_sm.aws.lifetime import Lifetime
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import NotFound
+from peagle_sm.core.resting import rest_costs
 from peagle_sm.service.belongings import Belongings, belongings_of
+from peagle_sm.service.guarding import limit_acts
 from peagle_sm.service.inventory import EndpointSummary, plain, speculative_config, summary_of
 from peagle_sm.service.rest import known_entry
 
@@ -54,6 +56,9 @@ def status(name: str, *, session: Session) -> EndpointStatus:
     facts = control.describe_endpoint(session, name)
     ours = belongings_of(session, name)
     summary = summary_of(session, ours, session.now(), known_entry(session, name))
+    acts = ours.lifetime is None or limit_acts(session, ours.lifetime)
+    if not acts:
+        summary = replace(summary, expires_at=None)
     if facts is None:
         if summary.status != "Paused":
             raise absent(session, name, ours)
@@ -74,7 +79,7 @@ def status(name: str, *, session: Session) -> EndpointStatus:
         speculative_config=speculative_config(model),
         lifetime=ours.lifetime,
         engine=_engine(session, name) if facts else None,
-        warnings=tuple(_warnings(session, facts, ours) if facts else _resting(session, summary)),
+        warnings=tuple(_warnings(session, facts, ours, acts) if facts else _resting(session, summary)),
     )
 
 
@@ -85,7 +90,8 @@ def kept_config(ours: Belongings) -> str:
 
 def _resting(session: Session, summary: EndpointSummary) -> list[str]:
     command = f"peagle-sm resume {summary.name}{session.command_flags()}"
-    return [f"it is off ({summary.off_why}) and costs nothing; `{command}` brings it back"]
+    costs = rest_costs(summary.stack, summary.usd_per_hour)
+    return [f"it is off ({summary.off_why}): {costs}; `{command}` brings it back"]
 
 
 def absent(session: Session, name: str, ours: Belongings | None = None) -> NotFound:
@@ -126,7 +132,7 @@ def _engine(session: Session, name: str) -> dict[str, Any] | None:
     return None
 
 
-def _warnings(session: Session, facts: EndpointFacts, ours: Belongings) -> list[str]:
+def _warnings(session: Session, facts: EndpointFacts, ours: Belongings, acts: bool) -> list[str]:
     if ours.endpoint is None:
         return ["not made by peagle-sm: no lifetime limit, and `peagle-sm delete` does not touch it"]
     found = []
@@ -136,6 +142,12 @@ def _warnings(session: Session, facts: EndpointFacts, ours: Belongings) -> list[
     if ours.lifetime is None:
         found.append(
             "no lifetime limit is armed: nothing ends this endpoint by itself; deploy again to arm it"
+        )
+    elif not acts:
+        found.append(
+            f"its lifetime limit ({ours.lifetime.expires_at:%Y-%m-%d %H:%M} UTC) cannot act, since its role "
+            "went with the guard: nothing ends this endpoint by itself; "
+            f"`peagle-sm guard install{session.command_flags()}` brings the role back"
         )
     elif not ours.lifetime.guards(facts.name, session.now()) and facts.status != "Deleting":
         found.append("its lifetime limit is over or disabled, and the endpoint still exists")

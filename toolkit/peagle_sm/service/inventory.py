@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.environment import SPECULATIVE_CONFIG
 from peagle_sm.service import ownership
 from peagle_sm.service.belongings import Belongings, all_belongings
+from peagle_sm.service.guarding import guards_own, limit_acts
 from peagle_sm.service.rest import known_entries, rest_of
 
 
@@ -27,7 +28,8 @@ class EndpointSummary:
     ``spent_usd`` is the catalogue's price times the age, an upper bound. ``status`` is AWS's own word, or
     "Paused" for an endpoint that is off and can be resumed (``off_why``, ``off_since``), or "Orphaned" for
     what a killed run left without an endpoint. ``usd_per_hour`` of a paused one is what it will cost again.
-    ``stack`` is the CloudFormation stack that owns it, ``keep_until`` the end of the lease of `keep`.
+    ``expires_at`` is the end of its life, None where no limit would act. ``stack`` is the CloudFormation
+    stack that owns it, ``keep_until`` the end of the lease of `keep`.
     """
 
     name: str
@@ -74,6 +76,8 @@ def list_endpoints(session: Session, *, everything: bool = False) -> list[Endpoi
     ours = all_belongings(session)
     entries = known_entries(session)
     rows = [summary_of(session, one, now, entries.get(one.name)) for one in ours]
+    dead = _without_a_role(session, ours)
+    rows = [replace(row, expires_at=None) if row.name in dead else row for row in rows]
     if everything:
         names = {one.name for one in ours if one.endpoint is not None}
         rows += [_foreign(one, now) for one in control.list_endpoints(session) if one.name not in names]
@@ -147,6 +151,15 @@ def _config(session: Session, one: Belongings) -> ConfigFacts | None:
         facts = control.describe_endpoint(session, one.name)
         name = facts.config_name if facts else name
     return None if not name else control.describe_endpoint_config(session, name)
+
+
+def _without_a_role(session: Session, ours: Sequence[Belongings]) -> set[str]:
+    """The names whose lifetime limits cannot act, since their one role went with the guard."""
+    theirs = {one.name: one.lifetime for one in ours if one.lifetime is not None}
+    by_guard = {name: limit for name, limit in theirs.items() if guards_own(session, limit.role_arn)}
+    if not by_guard or limit_acts(session, next(iter(by_guard.values()))):
+        return set()
+    return set(by_guard)
 
 
 def _foreign(row: Listed, now: datetime) -> EndpointSummary:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count, takewhile
 from typing import Any
@@ -17,6 +17,7 @@ from peagle_sm.core.errors import NotFound, PeagleError, SpecError
 from peagle_sm.core.payloads import hard_schedule_name
 from peagle_sm.service.belongings import Belongings, belongings_of
 from peagle_sm.service.events import Pacing
+from peagle_sm.service.guarding import limit_acts
 from peagle_sm.service.inspection import absent
 from peagle_sm.service.inventory import EndpointSummary, plain, summary_of
 from peagle_sm.service.ownership import amount
@@ -33,7 +34,8 @@ class Lease:
 
     ``more_usd`` is what the longer lifetime can cost on top, None where no price is known. ``budget_usd`` is
     the ceiling at which the guard turns it off all the same. ``guarded`` is False where no guard is
-    installed: nothing would have turned it off for being idle, and the lifetime alone moved.
+    installed: nothing would have turned it off for being idle, and the lifetime alone moved. ``limit_acts``
+    is False where not even that ends it: the role of its schedule went with the guard.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Lease:
     spent_usd: float | None
     budget_usd: float | None
     guarded: bool
+    limit_acts: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; times as ISO text."""
@@ -80,6 +83,7 @@ def keep(
     entry = register.get(session, name)
     limit = _limit(one)
     lease = _lease(summary_of(session, one, now, entry), one, entry, limit, now + length)
+    lease = replace(lease, limit_acts=limit_acts(session, limit))
     if confirm is not None and not confirm(lease):
         raise PeagleError("Nothing was changed: it was not confirmed.", next_step="Run again and confirm.")
     if lease.expires_at > lease.expired_at:

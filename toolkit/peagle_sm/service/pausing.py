@@ -90,7 +90,7 @@ def _off_already(session: Session, one: Belongings, pacing: Pacing) -> PauseRepo
     register.update(session, one.name, lambda entry: {} if entry.paused else {"paused": True})
     if one.stack is None:
         _remove(session, one, pacing, Reporter(None, pacing))  # what an interrupted pause has left
-    return PauseReport(one.name, True, one.stack, None, one.resources)
+    return PauseReport(one.name, True, one.stack, 0.0 if session.is_local else None, one.resources)
 
 
 def _by_its_stack(session: Session, one: Belongings, stack: str, pacing: Pacing, report: Reporter) -> None:

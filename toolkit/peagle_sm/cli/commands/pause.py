@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 def pause(state: State, name: str, yes: bool) -> None:
     """Turn an endpoint off, and keep what brings it back.
 
-    The endpoint goes, and with it all cost; config and model stay. An endpoint of a stack is turned off by
-    its stack, so that nothing drifts. Its timetable does not wake it before `peagle-sm resume`. The command
+    The endpoint goes, and with it the instances' cost; config and model stay, for nothing. An endpoint of a
+    stack is turned off by its stack, so that nothing drifts; the stack's key, alarms and dashboard stay, for
+    a few USD a month. Its timetable does not wake it before `peagle-sm resume`. The command
     waits until AWS says that the endpoint is gone.
     """
     from peagle_sm.cli.connect import open_session
