@@ -80,7 +80,8 @@ def test_the_difference_of_two_looks_is_what_counts() -> None:
 LINE = (
     "INFO 11-20 13:00:00 [metrics.py:96] SpecDecoding metrics: Mean acceptance length: 3.94, Accepted"
     " throughput: 71.20 tokens/s, Drafted throughput: 121.00 tokens/s, Accepted: 712 tokens, Drafted: 1210"
-    " tokens, Per-position acceptance rate: 0.850, 0.712, 0.603, 0.421, 0.354, Avg Draft acceptance rate: 58.8%"
+    " tokens, Per-position acceptance rate: 0.850, 0.712, 0.603, 0.421, 0.354, Avg Draft acceptance rate:"
+    " 58.8%"
 )
 
 

@@ -1,0 +1,139 @@
+"""Prompts of one's own: bodies, batches, captures, salts and rounds; and every way to write them wrong."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peagle_sm.core.errors import NotFound, SpecError
+from peagle_sm.measure.workloads import load_workload, rounds, salted
+
+CHAT = {"messages": [{"role": "user", "content": "hi"}], "temperature": 0.7, "max_tokens": 9}
+
+
+def lines(path: Path, *rows: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+    return path
+
+
+def captured(body: Any, event: str, encoding: str = "JSON", mode: str = "endpointInput") -> dict[str, Any]:
+    data = body if isinstance(body, str) else json.dumps(body)
+    if encoding == "BASE64":
+        data = base64.b64encode(data.encode()).decode()
+    told = {"observedContentType": "application/json", "mode": "INPUT", "data": data, "encoding": encoding}
+    return {"captureData": {mode: told}, "eventMetadata": {"eventId": event}, "eventVersion": "0"}
+
+
+def test_bodies_stay_as_they_were_written(tmp_path: Path) -> None:
+    path = lines(
+        tmp_path / "mine.jsonl",
+        {**CHAT, "id": "a", "category": "greeting", "stream": False},
+        {"prompt": "def f():"},
+        {"custom_id": "c", "body": {**CHAT, "id": "kept: it is the body's own"}},
+        {"turns": ["one", "two"], "id": "d"},
+    )
+    found = {item.prompt_id: item for item in load_workload(str(path)).items}
+    assert found.keys() == {"a", "line/00002", "c", "d"}
+    assert found["a"].body == CHAT
+    assert found["a"].category == "greeting"
+    assert found["line/00002"].body == {"prompt": "def f():"}
+    assert "id" in found["c"].body
+    assert found["d"].then is not None
+
+
+def test_limits_are_changed_only_when_asked(tmp_path: Path) -> None:
+    path = lines(
+        tmp_path / "m.jsonl", {**CHAT, "id": "a"}, {"prompt": "x", "max_completion_tokens": 5, "id": "b"}
+    )
+    assert load_workload(str(path)).temperature is None
+    found = load_workload(str(path), max_tokens=3, temperature=0.0, extra={"return_token_ids": True})
+    assert found.temperature == 0.0
+    assert sorted(item.body.get("max_tokens", 0) for item in found.items) == [0, 3]
+    assert {item.body.get("max_completion_tokens") for item in found.items} == {None, 3}
+    assert all(item.body["return_token_ids"] for item in found.items)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], "holds no prompt"),
+        (["", "  "], "holds no prompt"),
+        (["{"], "line 1: not JSON"),
+        (["[1]"], "line 1: found list"),
+        ([CHAT, {"text": "hi"}], "line 2: found neither messages nor prompt (fields: text)"),
+        ([{"messages": [], "prompt": ""}], "neither messages nor prompt"),
+        ([{**CHAT, "prompt": "x"}], "messages and prompt"),
+        ([{**CHAT, "n": 4}], "several answers in one request (n)"),
+        ([{"prompt": ["a", "b"]}], "several answers in one request (prompt)"),
+        ([{"turns": []}], "turns must be a list of one or more texts"),
+        ([{"body": "x"}], "body is no JSON object"),
+        ([{**CHAT, "id": "a"}, {**CHAT, "id": "a"}], "the id 'a' stands there twice"),
+    ],
+)
+def test_a_wrong_file_is_told_with_its_line(tmp_path: Path, rows: list[Any], said: str) -> None:
+    with pytest.raises(SpecError) as raised:
+        load_workload(str(lines(tmp_path / "wrong.jsonl", *rows)))
+    assert said in raised.value.message
+    assert "wrong.jsonl" in raised.value.message
+    assert raised.value.next_step
+
+
+def test_capture_is_known_by_its_lines_and_read_with_its_directories(tmp_path: Path) -> None:
+    root = tmp_path / "capture"
+    lines(root / "AllTraffic/2026/11/20/13/a.jsonl", captured(CHAT, "e1"), captured(CHAT, "e2", "BASE64"))
+    packed = json.dumps(captured({"prompt": "x"}, "e3")) + "\n" + json.dumps(captured(CHAT, "e1"))
+    (root / "AllTraffic/2026/11/20/13/b.jsonl.gz").write_bytes(gzip.compress(packed.encode()))
+    lines(root / "AllTraffic/2026/11/20/14/c.jsonl", captured("1,2,3", "e4", "CSV"))
+    found = load_workload(str(root))
+    assert {item.prompt_id for item in found.items} == {"capture/e1", "capture/e2", "capture/e3"}
+    assert "1 captured lines were left out" in found.notes[0]
+    assert found.source == "capture (3 files)"
+    one = load_workload(str(root / "AllTraffic/2026/11/20/13/a.jsonl"))
+    assert [item.body for item in one.items] == [CHAT, CHAT]
+
+
+def test_captures_without_requests_are_refused(tmp_path: Path) -> None:
+    path = lines(tmp_path / "out.jsonl", captured(CHAT, "e1", mode="endpointOutput"))
+    with pytest.raises(SpecError, match="captures no input"):
+        load_workload(str(path))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SpecError, match="no capture file") as raised:
+        load_workload(str(tmp_path / "empty"))
+    assert "aws s3 cp" in (raised.value.next_step or "")
+    with pytest.raises(NotFound):
+        load_workload(str(tmp_path / "gone.jsonl"))
+
+
+def test_a_broken_archive_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "broken.jsonl.gz"
+    path.write_bytes(gzip.compress(b"{}" * 50)[:-8])
+    with pytest.raises(SpecError, match="cannot be read"):
+        load_workload(str(path))
+
+
+def test_salt_goes_into_every_turn_and_never_over_one_s_own(tmp_path: Path) -> None:
+    path = lines(tmp_path / "m.jsonl", {"turns": ["one", "two"]}, {**CHAT, "cache_salt": "theirs"})
+    items = sorted(load_workload(str(path)).items, key=lambda item: item.prompt_id)
+    first, own = (salted(item, "c=8") for item in items)
+    assert first.body["cache_salt"] == "c=8"
+    assert first.then is not None
+    second = first.then("yes")
+    assert second is not None
+    assert second.body["cache_salt"] == "c=8"
+    assert own.body["cache_salt"] == "theirs"
+
+
+def test_prompts_come_again_only_when_asked_and_never_out_of_the_cache(tmp_path: Path) -> None:
+    path = lines(tmp_path / "m.jsonl", {**CHAT, "id": "a"}, {**CHAT, "id": "b"})
+    items = [salted(item, "s") for item in load_workload(str(path)).items]
+    assert list(rounds(items, repeat=False)) == items
+    many = list(islice(rounds(items, repeat=True), 6))
+    assert len({(item.prompt_id, item.body["cache_salt"]) for item in many}) == 6
+    assert {item.prompt_id for item in many} == {f"{name}{n}" for name in "ab" for n in ("", "#2", "#3")}

@@ -1,0 +1,140 @@
+"""From questions to requests: OpenAI bodies, the turns of a conversation, salt for the prefix cache. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any, Literal
+
+from peagle_sm.core.errors import SpecError
+from peagle_sm.measure.load import WorkItem
+from peagle_sm.measure.workloads.questions import Question
+
+Api = Literal["auto", "chat", "completion"]
+MAX_TOKENS = 256  #: of a prompt that comes without a body of its own
+TEMPERATURE = 0.0  #: greedy: the only temperature at which two modes must answer alike
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What requests are made with.
+
+    ``max_tokens`` and ``temperature`` None: the defaults above for prompts, and whatever a body of the user's
+    own says. ``api`` auto: chat for conversations, completion for texts to go on from. ``extra`` goes into
+    every body.
+    """
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    api: Api = "auto"
+    first_turn_only: bool = False
+    extra: Mapping[str, Any] | None = None
+
+
+def make_item(question: Question, shape: Shape, parameters: Mapping[str, Any]) -> WorkItem:
+    """The request of a question; of a conversation the first turn, which leads to the next ones.
+
+    Raises:
+        SpecError: the question cannot be asked through the API that was chosen.
+    """
+    if question.body is not None:
+        return WorkItem(question.id, _own_body(question.body, shape), question.category)
+    settings = {
+        "max_tokens": shape.max_tokens or parameters.get("max_tokens") or MAX_TOKENS,
+        "temperature": TEMPERATURE if shape.temperature is None else shape.temperature,
+        **{key: value for key, value in parameters.items() if key != "max_tokens"},
+        **(shape.extra or {}),
+    }
+    if question.turns:
+        turns = question.turns[:1] if shape.first_turn_only else question.turns
+        if shape.api == "completion":
+            if len(turns) > 1:
+                raise SpecError(
+                    f"{question.id} is a conversation of {len(turns)} turns, which completion cannot carry",
+                    next_step="use --api chat, or --first-turn-only",
+                )
+            return WorkItem(question.id, {"prompt": turns[0], **settings}, question.category)
+        return _turn(question, turns, [], settings)
+    if shape.api == "chat":
+        if not isinstance(question.prompt, str):
+            raise SpecError(
+                f"{question.id} is made of token ids, which a chat cannot carry",
+                next_step="leave --api chat out",
+            )
+        return _turn(question, (question.prompt,), [], settings)
+    prompt = question.prompt if isinstance(question.prompt, str) else list(question.prompt or ())
+    return WorkItem(question.id, {"prompt": prompt, **settings}, question.category)
+
+
+def _own_body(body: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
+    changed: dict[str, Any] = {}
+    if shape.max_tokens is not None:
+        name = "max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"
+        changed[name] = shape.max_tokens
+    if shape.temperature is not None:
+        changed["temperature"] = shape.temperature
+    return {**body, **changed, **(shape.extra or {})}
+
+
+def _turn(
+    question: Question, turns: Sequence[str], said: Sequence[Mapping[str, str]], settings: Mapping[str, Any]
+) -> WorkItem:
+    number = len(said) // 2
+    messages = [*said, {"role": "user", "content": turns[number]}]
+
+    def then(answer: str) -> WorkItem:
+        return _turn(question, turns, [*messages, {"role": "assistant", "content": answer}], settings)
+
+    return WorkItem(
+        question.id,
+        {"messages": messages, **settings},
+        question.category,
+        turn=number,
+        then=then if number + 1 < len(turns) else None,
+    )
+
+
+def salted(item: WorkItem, salt: str) -> WorkItem:
+    """The same request under a ``cache_salt`` of its own (unless its body has one), and its next turns too.
+
+    vLLM shares a prefix only between requests of one salt: so a prompt that was answered before, in another
+    point or run, has its prefill to do again, while requests of this point share what they have in common.
+    """
+    follow = item.then
+
+    def then(answer: str) -> WorkItem | None:
+        following = follow(answer) if follow is not None else None
+        return None if following is None else salted(following, salt)
+
+    return replace(item, body={"cache_salt": salt, **item.body}, then=None if follow is None else then)
+
+
+def rounds(items: Sequence[WorkItem], *, repeat: bool) -> Iterator[WorkItem]:
+    """Each item once; with ``repeat`` again and again, as ``id#2``, ``id#3`` … and with a salt of that round.
+
+    A repeated prompt would find itself in the prefix cache, so each round is salted apart.
+    """
+    yield from items
+    for number in count(2) if repeat and items else ():
+        for item in items:
+            again = replace(item, prompt_id=f"{item.prompt_id}#{number}")
+            mine = item.body.get("cache_salt", "")
+            yield salted(replace(again, body=_without_salt(item.body)), f"{mine}#{number}")
+
+
+def _without_salt(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in body.items() if key != "cache_salt"}
+
+
+def temperature_of(items: Sequence[WorkItem]) -> float | None:
+    """The temperature that all bodies name; None where they differ or leave it to the engine."""
+    found = {item.body.get("temperature") for item in items}
+    only = found.pop() if len(found) == 1 else None
+    return None if only is None else float(only)
+
+
+def size_of(item: WorkItem) -> int:
+    """How long the prompt is, in characters (or token ids): enough to find the longest."""
+    prompt = item.body.get("prompt")
+    return len(prompt) if prompt is not None else len(str(item.body.get("messages")))
