@@ -1,12 +1,17 @@
 """The load client: streams many answers at once from an endpoint, times every chunk, and watches itself.
 
-Pure: `work`, `sigv4`, `frames`, `answer`, `arrivals`, `health`. Targets: `targets`. At the edge: `sender`
-(aiohttp), `meter` (the client's own lag and CPU), `run` (loops), `front` (uvloop, Ctrl-C), `alternate`.
-Importing this package imports neither aiohttp nor uvloop: the extra `measure` is asked for when a load starts.
+Pure: `work`, `sigv4`, `frames`, `events`, `answer`, `arrivals`, `schedule`, `health`. Where to: `targets`. At
+the edge: `sender` (aiohttp), `meter` (the client's own lag and CPU), `drive` and `run` (the loops), `front`
+(uvloop, Ctrl-C), `alternate` (several arms in turns). Importing this package imports neither aiohttp nor
+uvloop: the extra `measure` is asked for as a load starts.
 """
 
 from __future__ import annotations
 
+from peagle_sm.measure.load.alternate import alternate
+from peagle_sm.measure.load.front import measure_point, run_quietly
+from peagle_sm.measure.load.health import Limits
+from peagle_sm.measure.load.run import drive_load, run_load
 from peagle_sm.measure.load.targets import HttpTarget, SageMakerTarget, Target, make_target
 from peagle_sm.measure.load.work import (
     ClientUsage,
@@ -25,6 +30,7 @@ __all__ = [
     "ClientUsage",
     "Clock",
     "HttpTarget",
+    "Limits",
     "LoadOptions",
     "LoadRun",
     "LoadStopped",
@@ -35,5 +41,10 @@ __all__ = [
     "Timeouts",
     "Window",
     "WorkItem",
+    "alternate",
+    "drive_load",
     "make_target",
+    "measure_point",
+    "run_load",
+    "run_quietly",
 ]

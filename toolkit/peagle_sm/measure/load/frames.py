@@ -22,6 +22,9 @@ _VALUE_BYTES: dict[int, int | None] = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 6: No
 _PAYLOAD_EVENT = "event"
 
 
+Timed = tuple[bytes, float]  #: bytes, and when they were complete
+
+
 class FrameError(ValueError):
     """The bytes are no event stream."""
 
@@ -48,9 +51,9 @@ class FrameDecoder:
         """Whether nothing of a message is left over."""
         return not self._rest
 
-    def feed(self, parts: Iterable[tuple[bytes, float]]) -> tuple[list[tuple[bytes, float]], Exception | None]:
+    def feed(self, parts: Iterable[Timed]) -> tuple[list[Timed], Exception | None]:
         """Return the payloads that ``parts`` complete, and the error that came after them, if any."""
-        payloads: list[tuple[bytes, float]] = []
+        payloads: list[Timed] = []
         for part, at in parts:
             data = self._rest + part if self._rest else part
             try:
@@ -60,7 +63,7 @@ class FrameDecoder:
             self._rest = data[used:]
         return payloads, None
 
-    def _take(self, data: bytes, at: float, payloads: list[tuple[bytes, float]]) -> int:
+    def _take(self, data: bytes, at: float, payloads: list[Timed]) -> int:
         start, size = 0, len(data)
         while size - start >= 12:
             total, header_bytes, prelude_crc = _PRELUDE.unpack_from(data, start)

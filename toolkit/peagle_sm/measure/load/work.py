@@ -56,11 +56,11 @@ class LoadOptions:
     after the other, an open loop's rate grows from 0; the warm-up never ends before the ramp.
 
     ``drain``: what happens after the window: ``finish`` lets what is in flight end, ``keep`` sends on (phase
-    "drain") so that the measured requests end under full load, ``cancel`` drops what is in flight.
+    "drain") so that the measured requests end under full load, which takes more prompts.
 
-    ``max_connections`` None: the concurrency, or 1,000 in an open loop. ``give_up_after`` consecutive failures
-    end the load (None: 20 or twice the concurrency, whichever is more). ``began``: the run's beginning by the
-    clock, to which all times of the records refer; None: the load's own start.
+    ``max_connections`` None: the concurrency, or 1,000 in an open loop. So many failures in a row as
+    ``give_up_after`` end the load (None: 20 or twice the concurrency, whichever is more). ``began``: the
+    run's beginning by the clock, to which all times of the records refer; None: the load's own start.
     """
 
     requests: int | None = None
@@ -68,7 +68,7 @@ class LoadOptions:
     warm_up_requests: int | None = None
     warm_up_s: float = 0.0
     ramp_s: float = 0.0
-    drain: Literal["finish", "keep", "cancel"] = "finish"
+    drain: Literal["finish", "keep"] = "finish"
     timeouts: Timeouts = field(default_factory=Timeouts)
     seed: int = 0
     keep_text: bool = False
@@ -136,7 +136,7 @@ class Silent:
 
 @dataclass(frozen=True)
 class Window:
-    """The measured stretch, in seconds since the run began; ``seconds`` is less where arms take turns in it."""
+    """The measured stretch, in seconds since the run began; ``seconds`` is less where arms share it."""
 
     start_s: float
     end_s: float

@@ -1,0 +1,223 @@
+"""One streamed answer: from its bytes and their times to its figures, or to the error that ended it. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from peagle_sm.aws.sse import EventTooLarge
+from peagle_sm.measure.load.events import TimedEvents
+from peagle_sm.measure.load.frames import FrameDecoder, FrameException, Timed
+
+#: Parts that are kept before they are read together: fewer cost more CPU a chunk, more hold the loop longer.
+BATCH = 32
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back; times by the client's clock, ``gaps_ms`` between content chunks."""
+
+    sent: float
+    done: float
+    first: float | None
+    last: float | None
+    gaps_ms: tuple[float, ...]
+    chunks: int
+    input_tokens: int | None
+    output_tokens: int | None
+    finish_reason: str | None
+    text: str
+    output_sha256: str | None
+    drafts: int | None = None
+    accepted: int | None = None
+    histogram: tuple[int, ...] = ()
+    error: str | None = None
+    error_message: str | None = None
+
+
+class AnswerReader:
+    """Takes the parts of one answer as they arrive; reading them is put off and done in batches."""
+
+    def __init__(self, *, framed: bool) -> None:
+        """``framed``: the server-sent events come inside event-stream messages."""
+        self._frames = FrameDecoder() if framed else None
+        self._events = TimedEvents()
+        self._pending: list[Timed] = []
+        self._times = array("d")
+        self._texts: list[str] = []
+        self._thoughts: list[str] = []
+        self._ids: list[int] | None = []
+        self._usage: Mapping[str, Any] = {}
+        self._metrics: Mapping[str, Any] = {}
+        self._finish_reason: str | None = None
+        self._done = False
+        self._error: tuple[str, str] | None = None
+
+    def feed(self, part: bytes, at: float) -> None:
+        """Keep a part that arrived at ``at``."""
+        self._pending.append((part, at))
+        if len(self._pending) >= BATCH:
+            self._read_pending()
+
+    @property
+    def broken(self) -> bool:
+        """Whether an error has been read, so that nothing more needs to be waited for."""
+        return self._error is not None
+
+    def fail(self, name: str, message: str) -> None:
+        """The request ended by an error outside of the stream; one inside it came first and stands."""
+        self._read_pending()
+        if self._error is None and not (self._done and self._usage):
+            self._error = (name, message)
+
+    def finish(self, at: float, *, sent: float) -> Answer:
+        """The answer to the request of ``sent`` has ended at ``at``: return its figures."""
+        self._read_pending()
+        if self._error is None and not self._done:
+            self._take(self._events.finish(at), at_end=True)
+        if self._error is None:
+            self._judge()
+        error, message = self._error or (None, None)
+        times = self._times
+        speculation = self._metrics.get("speculative_decoding") or {}
+        text = "".join(self._texts)
+        return Answer(
+            sent=sent,
+            done=at,
+            first=times[0] if times else None,
+            last=times[-1] if times else None,
+            gaps_ms=tuple((b - a) * 1000 for a, b in pairwise(times)),
+            chunks=len(times),
+            input_tokens=self._usage.get("prompt_tokens"),
+            output_tokens=self._usage.get("completion_tokens"),
+            finish_reason=self._finish_reason,
+            text=text,
+            output_sha256=None if error else _digest(self._ids, "".join([*self._thoughts, text])),
+            drafts=speculation.get("num_spec_steps"),
+            accepted=speculation.get("num_accepted_draft_tokens"),
+            histogram=tuple(speculation.get("acceptance_histogram") or ()),
+            error=error,
+            error_message=message,
+        )
+
+    def _judge(self) -> None:
+        """What a whole answer must have: an end, and a count of tokens."""
+        if self._frames is not None and not self._frames.is_whole:
+            self._error = ("StreamError", "the stream was cut in the middle of a message")
+        elif not self._done and self._finish_reason is None:
+            self._error = (
+                "StreamError",
+                "the stream ended before the answer: no finish_reason, no [DONE]",
+            )
+        elif self._usage.get("completion_tokens") is None:
+            self._error = ("NoUsage", "the answer came without usage.completion_tokens")
+
+    def _read_pending(self) -> None:
+        pending, self._pending = self._pending, []
+        if not pending or self._error is not None:
+            return
+        broken: Exception | None = None
+        payloads: Sequence[Timed] = pending
+        if self._frames is not None:
+            payloads, broken = self._frames.feed(pending)
+        try:
+            self._take(self._events.feed(payloads))
+        except EventTooLarge as error:
+            broken = error
+        if broken is not None and self._error is None and not self._done:
+            self._error = _named(broken)
+
+    def _take(self, events: list[Timed], *, at_end: bool = False) -> None:
+        if self._done:
+            return
+        try:
+            self._take_all(events, at_end)
+        except (AttributeError, TypeError, KeyError, IndexError) as error:
+            self._error = ("StreamError", f"an event of the stream is not a completion's: {error!r}")
+
+    def _take_all(self, events: list[Timed], at_end: bool) -> None:
+        for document, at in zip(self._documents(events, at_end), [at for _, at in events], strict=False):
+            if not isinstance(document, Mapping):
+                self._error = ("StreamError", f"an event of the stream is no object: {str(document)[:200]}")
+                return
+            if document.get("error") or document.get("object") == "error":
+                self._error = ("EngineError", _said(document))
+                return
+            if usage := document.get("usage"):
+                self._usage = usage
+            if metrics := document.get("metrics") or (usage or {}).get("metrics"):
+                self._metrics = metrics
+            if choices := document.get("choices"):
+                self._take_choice(choices[0], at)
+
+    def _documents(self, events: list[Timed], at_end: bool) -> list[Any]:
+        wanted = [event for event, _ in events]
+        for place, event in enumerate(wanted):
+            if event.startswith(b"[DONE]"):
+                self._done = True
+                wanted = wanted[:place]
+                break
+        if not wanted:
+            return []
+        try:  # one call for all: half the time of one call each
+            found: list[Any] = json.loads(b"[" + b",".join(wanted) + b"]")
+        except ValueError:
+            found = []
+        return found if len(found) == len(wanted) else self._one_by_one(wanted, at_end)
+
+    def _one_by_one(self, wanted: list[bytes], at_end: bool) -> list[Any]:
+        """Some event is not JSON: return those before it; the error is noted after they are taken."""
+        found: list[Any] = []
+        for event in wanted:
+            try:
+                found.append(json.loads(event))
+            except ValueError:
+                what = "the stream was cut in the middle of an event" if at_end else "an event is not JSON"
+                found.append({"error": {"message": f"{what}: {event[:200].decode(errors='replace')}"}})
+                break
+        return found
+
+    def _take_choice(self, choice: Mapping[str, Any], at: float) -> None:
+        thought = ""
+        text = choice.get("text")
+        if text is None:
+            thought, text = _written(choice.get("delta") or {})
+        ids = choice.get("token_ids")
+        if text or thought or ids:
+            self._times.append(at)
+            self._texts.append(text)
+            if thought:
+                self._thoughts.append(thought)
+            if ids is None:
+                self._ids = None  # some tokens are unknown, so outputs are told apart by their text
+            elif self._ids is not None:
+                self._ids.extend(ids)
+        if reason := choice.get("finish_reason"):
+            self._finish_reason = reason
+
+
+def _written(delta: Mapping[str, Any]) -> tuple[str, str]:
+    """What a chat's chunk thinks, and what it answers; a tool call is an answer, as JSON."""
+    thought = delta.get("reasoning_content") or delta.get("reasoning") or ""
+    calls = delta.get("tool_calls")
+    return thought, (delta.get("content") or "") + (json.dumps(calls, sort_keys=True) if calls else "")
+
+
+def _digest(ids: list[int] | None, text: str) -> str:
+    return hashlib.sha256(json.dumps(ids or text).encode()).hexdigest()
+
+
+def _said(document: Mapping[str, Any]) -> str:
+    told = document.get("error") or document
+    return str(told.get("message", told) if isinstance(told, Mapping) else told)[:500]
+
+
+def _named(broken: Exception) -> tuple[str, str]:
+    if isinstance(broken, FrameException):
+        return broken.name, broken.message[:500]
+    return "StreamError", f"the stream is damaged: {broken}"

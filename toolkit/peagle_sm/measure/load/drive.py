@@ -1,0 +1,185 @@
+"""The loops: closed (so many in flight) and open (Poisson arrivals)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from peagle_sm.core.errors import PeagleError
+from peagle_sm.measure.load.answer import Answer
+from peagle_sm.measure.load.arrivals import arrivals
+from peagle_sm.measure.load.schedule import Schedule, Ticket
+from peagle_sm.measure.load.sender import Sender
+from peagle_sm.measure.load.targets import Target
+from peagle_sm.measure.load.work import Clock, LoadOptions, LoadStopped, Observer, WorkItem
+from peagle_sm.measure.records import Load, Phase, RequestRecord
+
+#: Errors of the connection. Only these end an open loop, which is there to show what overload does.
+_UNREACHABLE = ("ConnectionFailed", "ConnectionLost", "Timeout")
+_GIVE_UP_AFTER = 20
+
+
+class Drive:
+    """Sends what it is told to, writes the records, and gives up on an endpoint that only fails."""
+
+    def __init__(
+        self,
+        load: Load,
+        options: LoadOptions,
+        sender: Sender,
+        observer: Observer,
+        clock: Clock,
+        began: float,
+    ) -> None:
+        """``began``: what the records' times count from, by the clock."""
+        self.records: list[RequestRecord] = []
+        self._load = load
+        self._options = options
+        self._sender = sender
+        self._observer = observer
+        self._clock = clock
+        self._began = began
+        self._failed_in_a_row = 0
+        self._patience = options.give_up_after or max(_GIVE_UP_AFTER, 2 * (load.concurrency or 0))
+
+    async def send(
+        self, target: Target, item: WorkItem, phase: Phase, due: float, block: int
+    ) -> tuple[RequestRecord, Answer]:
+        """Send one request that was due at ``due`` and keep its record.
+
+        Raises:
+            LoadStopped: too many have failed one after the other.
+            SpecError: the request cannot be sent at all.
+        """
+        answer = await self._sender.send(target, item.body)
+        record = self._record(target.arm, item, answer, phase, due, block)
+        self.records.append(record)
+        self._observer.request(record)
+        self._count_failures(record)
+        return record, answer
+
+    async def converse(
+        self, target: Target, item: WorkItem, due: float, block: int, phase: Callable[[], Phase]
+    ) -> bool:
+        """Send an item and the turns that follow from it; returns whether all went well."""
+        turn: WorkItem | None = item
+        while turn is not None:
+            record, answer = await self.send(target, turn, phase(), due, block)
+            if record.error is not None:
+                return False
+            turn = turn.then(answer.text) if turn.then is not None else None
+            due = self._clock()
+        return True
+
+    async def closed(self, target: Target, schedule: Schedule) -> None:
+        """Keep the load's concurrency in flight until the schedule says no more."""
+        places = self._load.concurrency or 1
+
+        async def place(number: int) -> None:
+            await asyncio.sleep(self._options.ramp_s * number / places)
+            free = self._clock()
+            while (ticket := schedule.next(free)) is not None:
+                if not await self._serve(target, schedule, ticket, free):
+                    await asyncio.sleep(self._options.pause_after_error_s)
+                free = self._clock()
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(places):
+                group.create_task(place(number))
+
+    async def open(self, target: Target, schedule: Schedule) -> int:
+        """Send at the load's rate, however many are in flight; returns the most that were."""
+        options = self._options
+        start = self._clock()
+        in_flight = most = 0
+
+        def ended(_: object) -> None:
+            nonlocal in_flight
+            in_flight -= 1
+
+        async with asyncio.TaskGroup() as group:
+            for offset in arrivals(self._load.rate_per_s or 1.0, seed=options.seed, ramp_s=options.ramp_s):
+                due = start + offset
+                while (wait := due - self._clock()) > 0:  # a timer may come a little early
+                    await asyncio.sleep(wait)
+                ticket = schedule.next(due)
+                if ticket is None:
+                    return most
+                in_flight += 1
+                most = max(most, in_flight)
+                group.create_task(self._serve(target, schedule, ticket, due)).add_done_callback(ended)
+        return most
+
+    async def _serve(self, target: Target, schedule: Schedule, ticket: Ticket, due: float) -> bool:
+        first = True
+
+        def phase() -> Phase:
+            nonlocal first
+            now: Phase = ticket.phase if first else schedule.later_phase(ticket)
+            first = False
+            return now
+
+        try:
+            return await self.converse(target, ticket.item, due, self._options.block, phase)
+        finally:
+            schedule.done(ticket)
+
+    def _count_failures(self, record: RequestRecord) -> None:
+        if record.error is None:
+            self._failed_in_a_row = 0
+        elif self._load.kind == "closed" or record.error in _UNREACHABLE:
+            self._failed_in_a_row += 1
+        if self._failed_in_a_row >= self._patience:
+            raise LoadStopped(
+                f"{record.arm}: the last {self._failed_in_a_row} requests all failed;"
+                f" the last one: {record.error}: {record.error_message}",
+                tuple(self.records),
+                next_step="Look at the endpoint with `peagle-sm status`; what was measured before is kept.",
+            )
+
+    def _record(
+        self, arm: str, item: WorkItem, answer: Answer, phase: Phase, due: float, block: int
+    ) -> RequestRecord:
+        began = self._began
+        return RequestRecord(
+            arm=arm,
+            load=self._load,
+            prompt_id=item.prompt_id,
+            phase=phase,
+            due_s=due - began,
+            sent_s=answer.sent - began,
+            first_s=None if answer.first is None else answer.first - began,
+            last_s=None if answer.last is None else answer.last - began,
+            done_s=answer.done - began,
+            input_tokens=answer.input_tokens,
+            output_tokens=answer.output_tokens,
+            chunks=answer.chunks,
+            gaps_ms=answer.gaps_ms,
+            category=item.category,
+            turn=item.turn,
+            block=block,
+            finish_reason=answer.finish_reason,
+            error=answer.error,
+            error_message=answer.error_message,
+            drafts=answer.drafts,
+            accepted=answer.accepted,
+            histogram=answer.histogram,
+            output_sha256=answer.output_sha256,
+            text=answer.text if self._options.keep_text else None,
+            client_lag_ms=(answer.sent - due) * 1000,
+        )
+
+
+def unwrapped(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error of a group that says most: ours first, else the first one."""
+    flat: list[BaseException] = []
+
+    def collect(error: BaseException) -> None:
+        if isinstance(error, BaseExceptionGroup):
+            for inner in error.exceptions:
+                collect(inner)
+        else:
+            flat.append(error)
+
+    collect(group)
+    return next((error for error in flat if isinstance(error, PeagleError)), flat[0])

@@ -1,0 +1,51 @@
+"""Whether the client kept up, so that what it measured is the endpoint's. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from peagle_sm.measure.load.work import ClientUsage
+from peagle_sm.measure.records import ClientHealth
+
+
+@dataclass(frozen=True)
+class Limits:
+    """From where on the client is the bottleneck.
+
+    ``cpu_share``: of one core, on which the client's one thread runs. ``lag_share``: of the gap between
+    chunks that 99% stay under, which a lag of that size would falsify by as much; ``lag_floor_ms``: what no
+    reader of latencies would notice.
+    """
+
+    cpu_share: float = 0.9
+    lag_share: float = 0.1
+    lag_floor_ms: float = 2.0
+
+
+def health(
+    usage: ClientUsage,
+    *,
+    seconds: float,
+    chunks: int,
+    itl_p99_ms: float | None,
+    limits: Limits | None = None,
+) -> ClientHealth:
+    """Judge a window of ``seconds`` in which ``chunks`` chunks arrived."""
+    limits = limits or Limits()
+    lag = _p99(usage.lags_ms)
+    share = usage.cpu_s / seconds if seconds > 0 else 0.0
+    allowed = max(limits.lag_floor_ms, limits.lag_share * (itl_p99_ms or 0.0))
+    reason = None
+    if share > limits.cpu_share:
+        reason = f"the client was busy {share:.0%} of the time (allowed: {limits.cpu_share:.0%})"
+    elif usage.connections_full:
+        reason = "requests waited for one of the client's own connections"
+    elif lag > allowed:
+        reason = f"the client came {lag:.1f} ms late at the 99th percentile (allowed: {allowed:.1f} ms)"
+    per_chunk = usage.cpu_s / chunks * 1e6 if chunks else None
+    return ClientHealth(reason is None, reason, lag, share, per_chunk)
+
+
+def _p99(values: tuple[float, ...]) -> float:
+    ordered = sorted(values)
+    return ordered[min(int(0.99 * len(ordered)), len(ordered) - 1)] if ordered else 0.0
