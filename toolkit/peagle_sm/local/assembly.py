@@ -13,13 +13,15 @@ from pathlib import Path
 
 from peagle_sm.local import state
 from peagle_sm.local.admin import Admin
-from peagle_sm.local.building import build_engine
+from peagle_sm.local.benchmark_run import AiperfRunner
+from peagle_sm.local.building import build_aiperf, build_engine
 from peagle_sm.local.clock import LocalClock
 from peagle_sm.local.cloudformation.clients import Clients
 from peagle_sm.local.cloudformation.drafts import Sources
 from peagle_sm.local.cloudformation.service import CloudFormation
 from peagle_sm.local.cloudformation.types import RegisteredTypes
 from peagle_sm.local.control import ControlPlane, EngineLauncherProtocol, Event, Timing
+from peagle_sm.local.control.ai_benchmarks import LOG_GROUP
 from peagle_sm.local.dataplane import DataPlane, Limits
 from peagle_sm.local.engine import EngineLauncher
 from peagle_sm.local.front import Front
@@ -30,7 +32,14 @@ from peagle_sm.local.logs import EndpointLogs
 from peagle_sm.local.metrics import Recorder
 from peagle_sm.local.moto_s3 import lay_s3_rules
 from peagle_sm.local.moto_side import Moto
-from peagle_sm.local.moto_stores import Artifacts, Parameters, Roles, Schedules, send_to_queue
+from peagle_sm.local.moto_stores import (
+    Artifacts,
+    Parameters,
+    Roles,
+    Schedules,
+    send_to_queue,
+    split_s3_uri,
+)
 from peagle_sm.local.moto_tagging import show_tags
 from peagle_sm.local.paths import weights_dir
 from peagle_sm.local.scheduler import Scheduler
@@ -201,6 +210,15 @@ class Assembly:
             root=state.work_dir(options.port),
             on_event=self._on_event,
             model_data_exists=self._model_data_exists,
+            benchmarks=AiperfRunner(
+                python=lambda on_line: build_aiperf(on_line, self._write_down),
+                url=self._url,
+                region=REGION,
+                fetch=self._fetch,
+                store=self._store,
+                on_line=self._benchmark_line,
+                started=self._write_down,
+            ),
             timing=options.timing,
         )
 
@@ -228,6 +246,10 @@ class Assembly:
             stream = f"{event.variant}/{event.engine_id}"
             self._logs.line(event.endpoint, stream, event.message, event.component)
 
+    def _benchmark_line(self, job: str, line: str) -> None:
+        at = int(self._clock.now().timestamp() * 1000)
+        self._moto.put_log_events(LOG_GROUP, job, [(at, line)])
+
     def _write_down(self, pid: int, name: str) -> None:
         if self._book is not None:
             self._book.add(pid, name)
@@ -241,6 +263,10 @@ class Assembly:
 
     async def _fetch(self, uri: str, directory: Path) -> None:
         await self._moto.call(self._artifacts.download, uri, directory)
+
+    async def _store(self, path: Path, uri: str) -> None:
+        bucket, key = split_s3_uri(uri)
+        await self._moto.call(self._artifacts.upload, [("", path)], bucket, key)
 
     async def _advance(self, seconds: float) -> datetime:
         now = await self._scheduler.advance(seconds)

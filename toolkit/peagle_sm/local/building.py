@@ -1,4 +1,4 @@
-"""The engine's environment, made by a process of its own, so that it can be ended like an engine."""
+"""Environments, made by a process of their own, so that it can be ended like an engine."""
 
 from __future__ import annotations
 
@@ -18,16 +18,28 @@ OnLine = Callable[[str], None]
 Started = Callable[[int, str], None]
 
 COMMAND = (sys.executable, "-P", "-m", "peagle_sm.local.engine_env")
+AIPERF_COMMAND = (sys.executable, "-P", "-m", "peagle_sm.local.aiperf_env")
 _LAST_LINES = 15
 
 
-async def build_engine(on_line: OnLine, started: Started, command: tuple[str, ...] = COMMAND) -> Path:
+async def build_aiperf(on_line: OnLine, started: Started) -> Path:
+    """Make sure that AIPerf's environment exists and give its Python; as `build_engine`."""
+    return await build_engine(on_line, started, AIPERF_COMMAND, "AIPerf environment")
+
+
+async def build_engine(
+    on_line: OnLine,
+    started: Started,
+    command: tuple[str, ...] = COMMAND,
+    what: str = "engine environment",
+) -> Path:
     """Make sure that the engine's environment exists and give its Python.
 
     Args:
         on_line: gets each line of progress.
         started: gets the id of the process that builds, which leads a group of its own, and a name.
         command: prints progress on stderr and at the end the Python on stdout.
+        what: is built, for messages.
 
     Raises:
         EngineError: it cannot be built; the message ends with the last lines.
@@ -40,7 +52,7 @@ async def build_engine(on_line: OnLine, started: Started, command: tuple[str, ..
         start_new_session=True,
         env=server_environment(),
     )
-    started(process.pid, "engine environment")
+    started(process.pid, what)
     assert process.stdout is not None
     assert process.stderr is not None
     tail: deque[str] = deque(maxlen=_LAST_LINES)
@@ -57,5 +69,5 @@ async def build_engine(on_line: OnLine, started: Started, command: tuple[str, ..
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     if status != 0 or not printed:
-        raise EngineError("the engine's environment could not be built:\n" + "\n".join(tail))
+        raise EngineError(f"the {what} could not be built:\n" + "\n".join(tail))
     return Path(printed.splitlines()[-1])

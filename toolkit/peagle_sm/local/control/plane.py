@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ..clock import LocalClock
+from .ai_benchmarks import AIBenchmarks
+from .ai_benchmarks_records import BenchmarkRunner
 from .component_life import ComponentLife
 from .components import Components
 from .configs import Configs
@@ -41,6 +43,7 @@ class ControlPlane:
         root: directory below which each engine gets one of its own.
         on_event: told of every change of status, of every engine, and of each line that an engine prints.
         model_data_exists: asked for each S3 URI by CreateModel, as AWS does; None leaves it to the launcher.
+        benchmarks: runs AI benchmark jobs; None refuses them.
         timing: polling intervals and limits.
         seed: of the draw between variants.
     """
@@ -55,6 +58,7 @@ class ControlPlane:
         root: Path,
         on_event: OnEvent = _ignore,
         model_data_exists: ModelDataExists | None = None,
+        benchmarks: BenchmarkRunner | None = None,
         timing: Timing | None = None,
         seed: int | None = None,
     ) -> None:
@@ -68,6 +72,7 @@ class ControlPlane:
         models = Models(self._tables, clock, model_data_exists)
         configs = Configs(self._tables, clock)
         self._components = Components(self._tables, clock, self._component, model_data_exists)
+        self._benchmarks = AIBenchmarks(self._tables, clock, benchmarks, root / "ai-benchmark-jobs")
         tags = Tags(self._tables)
         self._operations: dict[str, Operation] = {
             "CreateModel": models.create,
@@ -93,6 +98,7 @@ class ControlPlane:
             "AddTags": tags.add,
             "ListTags": tags.listed,
             "DeleteTags": tags.delete,
+            **self._benchmarks.operations,
         }
         self._router = Router(
             self._tables, self._endpoints.supervisors, self._components.lives, random.Random(seed)
@@ -140,7 +146,8 @@ class ControlPlane:
         return engine_rows(self._endpoints.supervisors.values(), self._components.lives.values())
 
     async def close(self) -> None:
-        """Ends every engine, whatever its endpoint's status; answers nothing useful afterwards."""
+        """Ends every job and engine, whatever their status; answers nothing useful afterwards."""
+        await self._benchmarks.close()
         await asyncio.gather(
             *(life.close() for life in self._components.lives.values()),
             *(supervisor.close() for supervisor in self._endpoints.supervisors.values()),

@@ -162,6 +162,8 @@ class Tables:
         self.components: Table[ComponentRecord] = Table(
             "inference component", f"{prefix}:inference-component"
         )
+        # Further kinds that may have tags, by their type in the tagging API.
+        self.more: dict[str, Table[Any]] = {}
 
     def components_of(self, endpoint: str) -> list[ComponentRecord]:
         """The components that an endpoint hosts, in the order in which they were made."""
@@ -174,6 +176,7 @@ class Tables:
             "sagemaker:endpoint-config": self.configs,
             "sagemaker:endpoint": self.endpoints,
             "sagemaker:inference-component": self.components,
+            **self.more,
         }
         for kind, table in kinds.items():
             for row in table:
@@ -183,7 +186,7 @@ class Tables:
     def by_arn(self, arn: str) -> Record | None:
         """Any tagged resource by its ARN, whatever the case of the name in it."""
         tables: tuple[Table[Any], ...] = (self.models, self.configs, self.endpoints, self.components)
-        for table in tables:
+        for table in (*tables, *self.more.values()):
             row: Record
             for row in table:
                 if row.arn == arn or row.arn == arn.lower():
