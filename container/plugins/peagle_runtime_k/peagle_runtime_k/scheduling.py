@@ -1,0 +1,104 @@
+"""The scheduler's side: the K of each step, and of each request in it.
+
+vLLM drafts one K for a whole batch (``num_spec_tokens_to_schedule``, made for K by batch size). Here it is
+the largest that a request of the batch asks for, and each request keeps as many drafts as it asked for.
+"""
+
+from typing import Any
+
+from vllm.config import VllmConfig
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.outputs import DraftTokenIds
+from vllm.v1.request import Request
+
+from .requests import asked
+
+
+def refuse_what_would_break(config: VllmConfig) -> None:
+    """Stop the start of an engine in which K cannot change.
+
+    Raises:
+        ValueError: with what to set instead.
+    """
+    speculative = config.speculative_config
+    if config.use_v2_model_runner:
+        raise ValueError("PEAGLE_SM_RUNTIME_K: needs VLLM_USE_V2_MODEL_RUNNER=0")
+    if config.parallel_config.data_parallel_size > 1:
+        raise ValueError("PEAGLE_SM_RUNTIME_K: data parallel ranks would disagree on K; use one")
+    graphs = config.compilation_config.cudagraph_mode.has_full_cudagraphs()
+    if graphs and not speculative.uses_dynamic_speculative_decoding():
+        # A full CUDA graph holds one number of tokens per request; vLLM leaves them out when K is dynamic.
+        raise ValueError(
+            "PEAGLE_SM_RUNTIME_K: full CUDA graphs hold one K; add to the speculative config "
+            f'"num_speculative_tokens_per_batch_size": [[1, {config.scheduler_config.max_num_seqs}, '
+            f"{speculative.num_speculative_tokens}]]"
+        )
+
+
+def wanted(scheduler: Any, request: Request) -> int:
+    """Return the K of one request: its own, else what the engine would have used."""
+    value = asked(request.sampling_params)
+    return scheduler.peagle_default_k if value is None else min(value, scheduler.num_spec_tokens)
+
+
+def install() -> None:
+    """Wrap the four places of vLLM's scheduler that decide K."""
+    if getattr(Scheduler.__init__, "by_peagle", False):
+        return
+    _wrap_start()
+    _wrap_step()
+    _wrap_drafts()
+
+
+def _wrap_start() -> None:
+    original = Scheduler.__init__
+
+    def start(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        self.peagle_default_k = self.num_spec_tokens
+        if self.num_spec_tokens:
+            refuse_what_would_break(self.vllm_config)
+            if self.dynamic_sd_lookup is None:
+                # With a table vLLM pads no request up to the largest K, which would undo a smaller one.
+                self.dynamic_sd_lookup = [self.num_spec_tokens] * (self.max_num_running_reqs + 1)
+
+    start.by_peagle = True  # type: ignore[attr-defined]
+    Scheduler.__init__ = start
+
+
+def _wrap_step() -> None:
+    before, after = Scheduler._update_after_schedule, AsyncScheduler._update_after_schedule
+
+    def decide(self: Any, output: SchedulerOutput) -> None:
+        # Here and not later: what follows makes room for as many drafts as this says.
+        if self.num_spec_tokens and output.num_scheduled_tokens:
+            self.peagle_default_k = output.num_spec_tokens_to_schedule
+            output.num_spec_tokens_to_schedule = max(
+                wanted(self, self.requests[name]) for name in output.num_scheduled_tokens
+            )
+        before(self, output)
+
+    def trim(self: Any, output: SchedulerOutput) -> None:
+        after(self, output)
+        for name in output.num_scheduled_tokens if self.num_spec_tokens else ():
+            request = self.requests[name]
+            # A copy: vLLM gives the same list of placeholders to every request.
+            request.spec_token_ids = request.spec_token_ids[: wanted(self, request)]
+
+    Scheduler._update_after_schedule = decide
+    AsyncScheduler._update_after_schedule = trim
+
+
+def _wrap_drafts() -> None:
+    original = Scheduler.update_draft_token_ids
+
+    def update(self: Any, drafts: DraftTokenIds) -> None:
+        for name, tokens in zip(drafts.req_ids, drafts.draft_token_ids, strict=False):
+            request = self.requests.get(name)
+            if request is not None:
+                del tokens[wanted(self, request) :]
+        original(self, drafts)
+
+    Scheduler.update_draft_token_ids = update
