@@ -1,0 +1,228 @@
+"""From measured points to money: USD per million output tokens, the fleet for a demand, a head's break-even.
+
+Pure: prices come in as a function of the arm. A price of 0 means that nothing is billed (the local
+SageMaker), so no cost is derived from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from peagle_sm.core.catalog import Catalog, load_catalog
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.unit_cost import (
+    BreakEven,
+    Demand,
+    Fleet,
+    Serving,
+    break_even,
+    fleet_for,
+    usd_per_million_tokens,
+)
+from peagle_sm.measure.records import ArmRecord, ComparisonRecord, Load, Percentiles, PointRecord
+
+Pricing = Callable[[ArmRecord], tuple[float | None, str]]
+"""USD per hour of an arm's whole endpoint (None where unknown), and where the figure comes from."""
+
+
+def recorded(arm: ArmRecord) -> tuple[float | None, str]:
+    """The price that was written down when the arm was measured."""
+    return arm.usd_per_hour, arm.price_source or "no price was recorded"
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Latencies in milliseconds that the 95th percentile of a point must keep; None asks nothing."""
+
+    ttft_ms: float | None = None
+    tpot_ms: float | None = None
+    e2e_ms: float | None = None
+
+    def misses(self, point: PointRecord) -> tuple[str, ...]:
+        """What ``point`` misses, in words; a latency that was not measured is missed."""
+        checks = (
+            ("TTFT", self.ttft_ms, point.ttft_ms),
+            ("TPOT", self.tpot_ms, point.tpot_ms),
+            ("end to end", self.e2e_ms, point.e2e_ms),
+        )
+        return tuple(
+            f"{name} p95 {_ms(found)}, asked {limit:g} ms"
+            for name, limit, found in checks
+            if limit is not None and (found is None or found.p95 > limit)
+        )
+
+
+def _ms(found: Percentiles | None) -> str:
+    return "not measured" if found is None else f"{found.p95:.0f} ms"
+
+
+@dataclass(frozen=True)
+class CostRow:
+    """One arm under one load. ``usd_per_hour`` is this arm's own share of its endpoint's price."""
+
+    arm: ArmRecord
+    load: Load
+    otps: float
+    usd_per_hour: float | None
+    usd_per_million: float | None
+    price_source: str
+    misses: tuple[str, ...]
+    fleet: Fleet | None
+
+
+def cost_rows(
+    arms: Iterable[ArmRecord],
+    points: Iterable[PointRecord],
+    *,
+    pricing: Pricing = recorded,
+    demand: Demand | None = None,
+    objective: Objective | None = None,
+    catalog: Catalog | None = None,
+) -> tuple[CostRow, ...]:
+    """Price every point whose client kept up; arms of A/A pairs are left out."""
+    known = {arm.name: arm for arm in arms if not arm.control}
+    rows = []
+    for point in points:
+        arm = known.get(point.arm)
+        if arm is None or not point.client.trusted:
+            continue
+        usd, source = pricing(arm)
+        serving, note = serving_of(arm, point, usd, catalog or load_catalog())
+        price = serving.usd_per_instance_hour
+        share = None if price is None else price / serving.copies_per_instance
+        rows.append(
+            CostRow(
+                arm=arm,
+                load=point.load,
+                otps=point.otps,
+                usd_per_hour=None if share is None else share * _copies(arm),
+                usd_per_million=None if share is None else usd_per_million_tokens(share, serving.otps),
+                price_source=note or source,
+                misses=objective.misses(point) if objective else (),
+                fleet=fleet_for(demand, serving) if demand else None,
+            )
+        )
+    return tuple(rows)
+
+
+def _copies(arm: ArmRecord) -> int:
+    return 1 if arm.component else max(1, arm.instance_count)
+
+
+def serving_of(
+    arm: ArmRecord, point: PointRecord, usd_per_hour: float | None, catalog: Catalog
+) -> tuple[Serving, str | None]:
+    """What one copy of ``arm`` served at ``point``, and why its price is not known although an hour's is.
+
+    An endpoint's load is taken to spread evenly over its instances. A component pays for as many parts of
+    an instance as fit into it by GPUs.
+    """
+    count = max(1, arm.instance_count)
+    price = usd_per_hour / count if usd_per_hour else None
+    entry = catalog.instances.get(arm.instance_type or "")
+    gpus = entry.gpu_count if entry and entry.gpu_count else None
+    if arm.component is None:
+        return Serving(point.otps / count, point.requests_per_s / count, price, 1, gpus), None
+    fits = gpus // arm.gpus if gpus and arm.gpus else 0
+    note = None
+    if not fits:
+        price, note = None, f"component {arm.component}: its share of the instance's GPUs is not known"
+    return Serving(point.otps, point.requests_per_s, price, max(1, fits), arm.gpus), note
+
+
+def cheapest(rows: Sequence[CostRow]) -> CostRow | None:
+    """The row that serves the demand for the least (or a million tokens, without one); None when no row can.
+
+    Rows that miss the objective or have no price do not take part.
+    """
+    able = [row for row in rows if not row.misses and _money(row) is not None]
+    return min(able, key=lambda row: (_money(row) or 0.0, -row.otps), default=None)
+
+
+def _money(row: CostRow) -> float | None:
+    return row.usd_per_million if row.fleet is None else row.fleet.usd_per_hour
+
+
+@dataclass(frozen=True)
+class HeadValue:
+    """What a custom head saves under one load, and when it has paid for its training.
+
+    ``soonest`` and ``latest`` are the break-even (million tokens) at the ends of the speed-up's interval;
+    ``latest`` None means that it may never come, both None that no interval was measured.
+    """
+
+    head: str
+    baseline: str
+    load: Load
+    ratio: float
+    shown: bool | None
+    break_even: BreakEven
+    soonest: float | None = None
+    latest: float | None = None
+
+
+def head_value(
+    rows: Sequence[CostRow],
+    comparisons: Iterable[ComparisonRecord],
+    *,
+    head: str,
+    baseline: str,
+    training_usd: float,
+) -> tuple[HeadValue, ...]:
+    """Set the training's cost against the savings under each load that both arms were measured at.
+
+    With a demand in the rows, ``days`` comes from the cheapest fleet of each arm.
+
+    Raises:
+        SpecError: the arms share no load at which both have a price.
+    """
+    base = {row.load: row for row in rows if row.arm.name == baseline and row.usd_per_million}
+    fast = {row.load: row for row in rows if row.arm.name == head and row.usd_per_million}
+    shared = [load for load in fast if load in base]
+    if not shared:
+        names = sorted({row.arm.name for row in rows if row.usd_per_million})
+        raise SpecError(
+            f"{head!r} and {baseline!r} share no load at which both have a price;"
+            f" arms with a price: {', '.join(names) or 'none'}",
+            next_step="name two of them with --head and --baseline, or give a price with --usd-per-hour",
+        )
+    by_pair = {(each.faster, each.slower, each.load): each for each in comparisons}
+    saved = _saved_per_hour(rows, head, baseline)
+    return tuple(
+        _value(fast[load], base[load], by_pair.get((head, baseline, load)), training_usd, saved)
+        for load in shared
+    )
+
+
+def _saved_per_hour(rows: Sequence[CostRow], head: str, baseline: str) -> float | None:
+    best = [cheapest([row for row in rows if row.arm.name == name]) for name in (head, baseline)]
+    fleets = [row.fleet for row in best if row is not None and row.fleet is not None]
+    if len(fleets) < 2 or fleets[0].usd_per_hour is None or fleets[1].usd_per_hour is None:
+        return None
+    return fleets[1].usd_per_hour - fleets[0].usd_per_hour
+
+
+def _value(
+    fast: CostRow, base: CostRow, found: ComparisonRecord | None, training_usd: float, saved: float | None
+) -> HeadValue:
+    base_usd, head_usd = base.usd_per_million or 0.0, fast.usd_per_million or 0.0
+    worth = break_even(training_usd, base_usd, head_usd, saved)
+    # Prices may differ between the arms, so the interval of the rate is carried over as a factor.
+    ends: tuple[float | None, float | None] = (None, None)
+    if found is not None:
+        low, high = (
+            break_even(training_usd, base_usd, head_usd * found.ratio.value / end).million_tokens
+            for end in (found.ratio.low, found.ratio.high)
+        )
+        ends = high, low
+    return HeadValue(
+        head=fast.arm.name,
+        baseline=base.arm.name,
+        load=fast.load,
+        ratio=found.ratio.value if found else fast.otps / base.otps,
+        shown=found.ratio.shown if found else None,
+        break_even=worth,
+        soonest=ends[0],
+        latest=ends[1],
+    )

@@ -1,0 +1,78 @@
+"""Ratios with their intervals as the cells of a table, all on one logarithmic axis with 1 marked. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from peagle_sm.measure.records import Interval
+from peagle_sm.measure.report import words
+from peagle_sm.measure.report.looks import Look, marker
+from peagle_sm.measure.report.markup import Safe, tag
+from peagle_sm.measure.report.scale import Scale, ratio_ticks
+
+_WIDTH, _HEIGHT, _PAD = 300.0, 26.0, 14.0
+
+
+@dataclass(frozen=True)
+class IntervalAxis:
+    """The axis that a column of cells shares."""
+
+    scale: Scale
+    ticks: tuple[float, ...]
+
+    @classmethod
+    def over(cls, intervals: Iterable[Interval]) -> IntervalAxis:
+        """An axis that holds every interval, and 1."""
+        found = list(intervals)
+        low = min([0.98, *(each.low for each in found)])
+        high = max([1.02, *(each.high for each in found)])
+        margin = (high / low) ** 0.04
+        low, high = low / margin, high * margin
+        ticks = tuple(ratio_ticks(low, high))
+        return cls(Scale(low, high, _PAD, _WIDTH - _PAD, log=True), ticks)
+
+    def head(self) -> Safe:
+        """The axis itself, for the column's head."""
+        parts = []
+        last = -100.0
+        for tick in sorted(self.ticks, key=lambda t: (t != 1.0, t)):  # 1 is never the one left out
+            x = self.scale(tick)
+            label = words.axis(tick)
+            if abs(x - last) < 26 or (tick != 1.0 and abs(x - self.scale(1.0)) < 26 and last > 0):
+                continue
+            last = x if tick != 1.0 else last
+            parts.append(
+                tag(
+                    "text", label, x=x, y=16, class_="tick one" if tick == 1 else "tick", text_anchor="middle"
+                )
+            )
+        return _cell(*parts)
+
+    def cell(self, interval: Interval, look: Look) -> Safe:
+        """One interval: its line, its ends, its value; hollow where 1 lies inside."""
+        low, high, x = (self.scale(v) for v in (interval.low, interval.high, interval.value))
+        y = _HEIGHT / 2
+        return _cell(
+            *(self._rule(tick) for tick in self.ticks),
+            tag(
+                "g",
+                tag("path", d=f"M{low:.1f} {y - 4}v8m0 -4H{high:.1f}m0 -4v8", class_="interval"),
+                marker(look.shape, x, y, 4.2, hollow=not interval.shown),
+                class_=look.classes,
+            ),
+        )
+
+    def _rule(self, tick: float) -> Safe:
+        x = self.scale(tick)
+        return tag("line", x1=x, x2=x, y1=0, y2=_HEIGHT, class_="one" if tick == 1 else "grid")
+
+
+def _cell(*content: Safe) -> Safe:
+    return tag(
+        "svg",
+        *content,
+        viewBox=f"0 0 {_WIDTH:g} {_HEIGHT:g}",
+        class_="cell",
+        aria_hidden="true",
+    )

@@ -1,0 +1,117 @@
+"""One figure of every arm over the loads: a line for each, or bars where there is a single load. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+from peagle_sm.measure.records import ArmRecord, Load, PointRecord
+from peagle_sm.measure.report import words
+from peagle_sm.measure.report.bar_chart import Bar, BarChart
+from peagle_sm.measure.report.frame import WIDE, Size, both
+from peagle_sm.measure.report.line_chart import LineChart, Mark, Series
+from peagle_sm.measure.report.markup import Content, Safe, join
+from peagle_sm.measure.report.section import arm_cell, table
+from peagle_sm.measure.report.view import View, load_value
+
+Value = Callable[[PointRecord], float | None]
+KINDS = ("closed", "open")
+_X_TITLE = {"closed": "concurrency", "open": "requests a second, sent"}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What is drawn: ``name`` with its unit, as the upright axis says it."""
+
+    id: str
+    name: str
+    value: Value
+    controls: bool = False
+
+
+def values(view: View, figure: Figure, arm: str, load: Load) -> tuple[float, float, float] | None:
+    """Median, least and greatest over the runs of one arm under one load; None where none has it."""
+    found = [v for point in view.measured(arm, load) if (v := figure.value(point)) is not None]
+    return (median(found), min(found), max(found)) if found else None
+
+
+def _arms(view: View, figure: Figure, kind: str) -> list[ArmRecord]:
+    return [
+        arm
+        for arm in view.arms
+        if (figure.controls or not arm.control)
+        and any(values(view, figure, arm.name, load) for load in view.loads(kind))
+    ]
+
+
+def charts(view: View, figure: Figure, wide: Size = WIDE) -> Safe | None:
+    """The figure's charts: one for closed loops, one for open ones; None without a value."""
+    drawn = [
+        both(chart, f"{figure.id}-{kind}", wide) for kind in KINDS if (chart := _chart(view, figure, kind))
+    ]
+    return join(*drawn) if drawn else None
+
+
+def _chart(view: View, figure: Figure, kind: str) -> LineChart | BarChart | None:
+    arms = _arms(view, figure, kind)
+    loads = [load for load in view.loads(kind) if any(values(view, figure, arm.name, load) for arm in arms)]
+    if not arms:
+        return None
+    if len(loads) == 1:
+        return _bars(view, figure, arms, loads[0])
+    series = tuple(
+        Series(view.label(arm.name), view.look(arm.name), _marks(view, figure, arm.name, loads))
+        for arm in arms
+    )
+    return LineChart(
+        title=f"{figure.name} by {_X_TITLE[kind]}",
+        description=_told(view, figure, arms, loads),
+        series=series,
+        x_title=_X_TITLE[kind],
+        y_title=figure.name,
+        x_ticks=tuple(load_value(load) for load in loads),
+        x_log=load_value(loads[-1]) / max(load_value(loads[0]), 1e-9) >= 8,
+        watermark=view.watermark,
+    )
+
+
+def _marks(view: View, figure: Figure, arm: str, loads: list[Load]) -> tuple[Mark, ...]:
+    found = ((load, values(view, figure, arm, load)) for load in loads)
+    return tuple(Mark(load_value(load), *value) for load, value in found if value)
+
+
+def _bars(view: View, figure: Figure, arms: list[ArmRecord], load: Load) -> BarChart:
+    found = ((arm.name, values(view, figure, arm.name, load)) for arm in arms)
+    return BarChart(
+        title=f"{figure.name} at {load.label}",
+        description=_told(view, figure, arms, [load]),
+        bars=tuple(Bar(view.label(name), view.look(name), *value) for name, value in found if value),
+        x_title=f"{figure.name}, at {load.label}",
+        watermark=view.watermark,
+    )
+
+
+def _told(view: View, figure: Figure, arms: list[ArmRecord], loads: list[Load]) -> str:
+    """The chart in words: each arm at its first and last load."""
+    parts = []
+    for arm in arms:
+        ends = [(load, values(view, figure, arm.name, load)) for load in dict.fromkeys((loads[0], loads[-1]))]
+        said = ", ".join(f"{words.number(value[0])} at {load.label}" for load, value in ends if value)
+        parts.append(f"{view.label(arm.name)}: {said}")
+    return ". ".join(parts) + ". All values are in the table."
+
+
+def pivot(
+    view: View, figure: Figure, caption: str, show: Callable[[float | None], str] = words.number
+) -> Safe:
+    """The same figures as a table: a row for each load, a column for each arm."""
+    arms = {arm.name: arm for kind in KINDS for arm in _arms(view, figure, kind)}
+    loads = [load for kind in KINDS for load in view.loads(kind)]
+    rows: list[list[Content]] = []
+    for load in loads:
+        found = {name: values(view, figure, name, load) for name in arms}
+        if any(found.values()):
+            rows.append([load.label, *(show(value[0] if value else None) for value in found.values())])
+    heads = ["load", *(arm_cell(view, name) for name in arms)]
+    return table(heads, rows, caption=caption)

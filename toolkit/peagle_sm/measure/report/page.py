@@ -1,0 +1,133 @@
+"""The whole report as one HTML file that needs nothing else: style, charts, tables and data inside. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+
+from peagle_sm.measure.report import acceptance, curve, latency, money, origin, proof, speed
+from peagle_sm.measure.report.embedded import embed
+from peagle_sm.measure.report.markup import Safe, join, tag
+from peagle_sm.measure.report.section import Section, section
+from peagle_sm.measure.report.tiles import Tile, tiles
+from peagle_sm.measure.report.verdict import Verdict, verdict, workload_name
+from peagle_sm.measure.report.view import STAND_IN_WORDS, View, view_of
+from peagle_sm.measure.result_file import Results
+
+#: The one thing that needs a script: the data as files. Without it the page lacks a button, nothing else.
+_SAVE = """
+const button = document.getElementById("save");
+button.hidden = false;
+button.onclick = () => {
+  for (const block of document.querySelectorAll('script[type="application/x-ndjson"]')) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([block.textContent.trimStart()], {type: block.type}));
+    link.download = block.id + ".jsonl";
+    link.click();
+    URL.revokeObjectURL(link.href);
+  }
+};
+"""
+
+
+def html_page(files: Sequence[Results], *, title: str | None = None) -> str:
+    """The page; ``title`` goes before the run's own description.
+
+    Raises:
+        SpecError: no file, or stand-in weights beside real ones.
+    """
+    view = view_of(files)
+    said = verdict(view)
+    sections = _sections(view)
+    name = title or "P-EAGLE report"
+    marked = f"{name} ({view.watermark})" if view.watermark else name
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("meta", name="generator", content="peagle-sm report"),
+        tag("title", f"{said.headline} · {marked}"),
+        tag("style", Safe(_style())),
+    )
+    body = tag(
+        "body",
+        _banner(view),
+        tag("header", *_opening(view, said, name)),
+        tag("nav", *(tag("a", one.title, href=f"#{one.id}") for one in sections), aria_label="Sections"),
+        tag("main", *(section(one) for one in sections)),
+        embed(files),
+        tag("script", Safe(_SAVE)),
+    )
+    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _style() -> str:
+    return resources.files("peagle_sm.measure.report").joinpath("page.css").read_text(encoding="utf-8")
+
+
+def _sections(view: View) -> list[Section]:
+    found = (
+        speed.speed_ups(view),
+        speed.throughput(view),
+        latency.latency(view),
+        acceptance.acceptance(view),
+        curve.curve(view),
+        money.money(view),
+        proof.proof(view),
+        proof.quality(view),
+        origin.origin(view),
+    )
+    return [one for one in found if one is not None]
+
+
+def _banner(view: View) -> Safe | None:
+    """What must be read before any figure: that they are made up, or a small model's."""
+    parts = []
+    if view.synthetic:
+        parts.append(tag("p", tag("strong", "Synthetic data. "), view.synthetic))
+    if view.stand_in:
+        first, rest = STAND_IN_WORDS.split(". ", 1)
+        parts.append(tag("p", tag("strong", f"{first}. "), rest))
+    return tag("div", *parts, class_="banner", role="note") if parts else None
+
+
+def _opening(view: View, said: Verdict, name: str) -> list[Safe | None]:
+    shown = tiles(view)
+    return [
+        tag("p", " · ".join([name, *_about(view)]), class_="over"),
+        tag("h1", _stressed(said)),
+        tag("p", " · ".join(said.limits), class_="limits") if said.limits else None,
+        tag("div", *(_tile(tile) for tile in shown), class_="tiles") if shown else None,
+    ]
+
+
+def _about(view: View) -> list[str]:
+    facts = [workload_name(view)]
+    machines = {arm.instance_type for arm in view.arms if arm.instance_type}
+    facts.append(", ".join(sorted(machines)) or None)
+    dates = sorted({str(header.provenance.get("date", ""))[:10] for header in view.headers} - {""})
+    facts.append(" to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else None)
+    return [fact for fact in facts if fact]
+
+
+def _stressed(said: Verdict) -> Safe:
+    """The headline with its figure stressed and its interval set lighter."""
+    before, figure, after = said.headline.partition(said.figure) if said.figure else (said.headline, "", "")
+    span, closed, rest = after.partition("]")
+    if closed and " [" in span:
+        text, _, bounds = span.partition("[")
+        tail = join(text, tag("span", f"[{bounds}]", class_="span"), rest)
+    else:
+        tail = join(after)
+    return join(before, tag("em", figure) if figure else None, tail)
+
+
+def _tile(tile: Tile) -> Safe:
+    return tag(
+        "div",
+        tag("p", tile.figure, class_="figure"),
+        tag("p", tile.name, class_="name"),
+        tag("p", tile.detail, class_="detail"),
+        class_=f"tile {tile.tone}".strip(),
+    )

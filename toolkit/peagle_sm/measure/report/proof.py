@@ -1,0 +1,69 @@
+"""Whether the answers are the target's own, and whether the measurement itself can be trusted. Pure."""
+
+from __future__ import annotations
+
+from peagle_sm.measure.records import CheckRecord
+from peagle_sm.measure.report import words
+from peagle_sm.measure.report.markup import Content, Safe, join, tag
+from peagle_sm.measure.report.section import Section, arm_cell, folded, table
+from peagle_sm.measure.report.verdict import checked
+from peagle_sm.measure.report.view import View
+
+_MARKS = {True: ("pass", "✓ passed"), False: ("fail", "✗ failed"), None: ("open", "? not decided")}
+
+
+def proof(view: View) -> Section | None:
+    """Every check with what it could have caught; what failed comes first."""
+    if not view.checks:
+        return None
+    order = {False: 0, None: 1, True: 2}
+    ranked = sorted(view.checks, key=lambda check: order[check.passed])
+    several = len({(check.arm, check.baseline) for check in ranked}) > 1
+    heads: list[Content] = ["check", "result"]
+    heads += ["arm", "baseline"] if several else []
+    heads += ["found", "would be caught"]
+    rows = [_row(view, check, several) for check in ranked]
+    shown = table(heads, rows, caption="Checks of the outputs", words=range(len(heads)))
+    examples = [_examples(check) for check in ranked if check.examples and check.passed is not True]
+    about = "" if several else (f" {view.label(ranked[0].arm)} against {view.label(ranked[0].baseline)}.")
+    return Section("same-answers", "Same answers", checked(view.checks) + "." + about, join(shown, *examples))
+
+
+def _row(view: View, check: CheckRecord, several: bool) -> list[Content]:
+    kind, text = _MARKS[check.passed]
+    names = [arm_cell(view, check.arm), arm_cell(view, check.baseline)] if several else []
+    return [check.name, tag("span", text, class_=f"mark {kind}"), *names, check.summary, check.power]
+
+
+def _examples(check: CheckRecord) -> Safe:
+    return folded(f"{check.name}: examples", *(tag("pre", text) for text in check.examples))
+
+
+def quality(view: View) -> Section | None:
+    """The client's lag, errors, and points that are withheld because the client was the bottleneck."""
+    points = [*view.points, *view.withheld]
+    if not points:
+        return None
+    lag = max(point.client.lag_p99_ms for point in points)
+    cpu = max(point.client.cpu_share for point in points)
+    parts = [
+        f"The client kept up at {len(view.points)} of {words.plural(len(points), 'point')}"
+        f" (largest lag p99 {words.number(lag)} ms, at most {words.share(cpu)} of a core)."
+    ]
+    failed = sum(count for point in points for count in point.errors.values())
+    parts.append("No request failed." if not failed else f"{words.plural(failed, 'request')} failed.")
+    rows: list[list[Content]] = []
+    for point in view.withheld:
+        reason = point.client.reason or "the client was the bottleneck"
+        rows.append([point.load.label, arm_cell(view, point.arm), f"withheld: {reason}"])
+    for point in view.points:
+        if point.errors:
+            told = ", ".join(f"{count} x {name}" for name, count in sorted(point.errors.items()))
+            share = sum(point.errors.values()) / max(1, point.requests)
+            rows.append(
+                [point.load.label, arm_cell(view, point.arm), f"{told} ({100 * share:.1f}% of requests)"]
+            )
+    body = (
+        table(["load", "arm", "what"], rows, caption="What went wrong", words=(0, 1, 2)) if rows else Safe("")
+    )
+    return Section("quality", "The measurement itself", " ".join(parts), body)

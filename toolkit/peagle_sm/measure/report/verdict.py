@@ -1,0 +1,124 @@
+"""The report's first words: which mode is faster, by how much, how sure, and how far it reaches. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from peagle_sm.measure.records import CheckRecord, ComparisonRecord, Load
+from peagle_sm.measure.report import words
+from peagle_sm.measure.report.view import View, load_value
+
+#: Which pairs answer the reader's question, best first.
+_QUESTIONS = (("p-eagle", "eagle3"), ("p-eagle", "none"), ("eagle3", "none"))
+_CLAIMS = {
+    "faster": "{a} is {ratio} {b}",
+    "slower": "{a} is slower than {b}: {ratio}",
+    "open": "No difference shown between {a} and {b}",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``headline`` is the sentence, ``figure`` the part to stress; ``limits`` say how far it reaches."""
+
+    headline: str
+    figure: str
+    limits: tuple[str, ...]
+
+
+def chief(view: View) -> ComparisonRecord | None:
+    """The comparison that the headline tells: P-EAGLE against EAGLE-3 first, at the least load."""
+    rows = [row for row in view.comparisons if not row.control]
+    for faster, slower in _QUESTIONS:
+        found = [row for row in rows if _modes(view, row) == (faster, slower)]
+        if found:
+            return min(found, key=lambda row: (row.load.kind, load_value(row.load)))
+    return min(rows, key=lambda row: (row.load.kind, load_value(row.load)), default=None)
+
+
+def _modes(view: View, row: ComparisonRecord) -> tuple[str, str]:
+    return view.arm(row.faster).mode, view.arm(row.slower).mode
+
+
+def verdict(view: View) -> Verdict:
+    """What the files say, in one sentence; what is missing is not made up for."""
+    row = chief(view)
+    if row is not None:
+        return Verdict(claim(view, row), words.ratio(row.ratio.value), limits(view, row))
+    if view.points:
+        return _of_points(view)
+    if view.fits:
+        fit = min(view.fits, key=lambda each: load_value(each.load))
+        name = words.MODE_NAMES[fit.mode]
+        return Verdict(f"Best K for {name} at {fit.load.label}: {fit.best_k}", str(fit.best_k), (fit.reason,))
+    if view.checks:
+        return Verdict(checked(view.checks), "", ())
+    return Verdict("Nothing was measured", "", ("the file holds no point, comparison, fit or check",))
+
+
+def claim(view: View, row: ComparisonRecord) -> str:
+    """``P-EAGLE is 1.31x EAGLE-3 [1.20, 1.42] at c=1``, or that no difference was shown."""
+    kind = "open" if not row.ratio.shown else "faster" if row.ratio.value > 1 else "slower"
+    a, b = view.label(row.faster), view.label(row.slower)
+    said = _CLAIMS[kind].format(a=a, b=b, ratio=words.ratio(row.ratio.value))
+    said = said[0].upper() + said[1:]
+    figure = f"{words.ratio(row.ratio.value)} " if kind == "open" else ""
+    return f"{said}{':' if kind == 'open' else ''} {figure}{words.span(row.ratio)} at {row.load.label}"
+
+
+def limits(view: View, row: ComparisonRecord) -> tuple[str, ...]:
+    """How far a comparison reaches: deployments, what the interval is over, workload, temperature."""
+    reach = "this deployment only" if row.deployments == 1 else f"over {row.deployments} deployments"
+    found = [reach, f"95% interval over {words.plural(row.units, row.over[:-1])}"]
+    if (name := workload_name(view)) is not None:
+        found.append(name)
+    if (temperature := temperature_of(view, row.load)) is not None:
+        found.append(f"temperature {temperature:g}")
+    return tuple(found)
+
+
+def workload_name(view: View) -> str | None:
+    """The prompts' name, where all files agree."""
+    told = view.setting("workload")
+    if isinstance(told, dict):
+        told = told.get("name")
+    return str(told) if told else None
+
+
+def temperature_of(view: View, load: Load | None = None) -> float | None:
+    """The temperature of the points (of one load), where they agree."""
+    found = {point.temperature for point in view.points if load is None or point.load == load}
+    return found.pop() if len(found) == 1 else None
+
+
+def _of_points(view: View) -> Verdict:
+    load = min((point.load for point in view.points), key=lambda each: (each.kind, load_value(each)))
+    rates = {
+        arm.name: view.measured(arm.name, load)[0].otps
+        for arm in view.arms
+        if not arm.control and view.measured(arm.name, load)
+    }
+    best = max(rates, key=lambda name: rates[name])
+    label = view.label(best)
+    label = label[0].upper() + label[1:]
+    figure = f"{words.number(rates[best])} tokens/s"
+    missing = ("no interval: `peagle-sm compare` measures one",) if len(rates) > 1 else ()
+    extra = (f"temperature {t:g}",) if (t := temperature_of(view, load)) is not None else ()
+    name = workload_name(view)
+    return Verdict(
+        f"{label} wrote {figure} at {load.label}", figure, (*((name,) if name else ()), *extra, *missing)
+    )
+
+
+def checked(checks: Sequence[CheckRecord]) -> str:
+    """``Outputs are the target's own: 9 of 9 checks passed``, or which were not passed."""
+    failed = [check.name for check in checks if check.passed is False]
+    undecided = [check.name for check in checks if check.passed is None]
+    passed = len(checks) - len(failed) - len(undecided)
+    if failed:
+        return f"Outputs are NOT the target's own: {', '.join(dict.fromkeys(failed))} failed"
+    if undecided:
+        left = ", ".join(dict.fromkeys(undecided))
+        return f"{passed} of {len(checks)} checks passed; not decided: {left}"
+    return f"Outputs are the target's own: {passed} of {len(checks)} checks passed"
