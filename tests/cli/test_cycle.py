@@ -10,6 +10,7 @@ import pytest
 
 from peagle_sm.core.catalog import load_catalog
 from tests.cli.conftest import Run
+from tests.local.conftest import Server
 
 Spec = Callable[..., str]
 pytestmark = pytest.mark.slow
@@ -54,13 +55,14 @@ def test_more_draft_tokens_than_the_head_was_trained_for_is_exit_code_3(peagle: 
         assert any(finding["severity"] == "error" for finding in error["details"]["findings"])
 
 
-def test_without_a_terminal_and_yes_nothing_is_created(peagle: Run, spec: Spec) -> None:
+def test_without_a_terminal_and_yes_nothing_is_created(server: Server, peagle: Run, spec: Spec) -> None:
     result = peagle("deploy", spec())
     assert result.exit_code == 2
     assert (result.stdout, result.stderr) == (
         "",
         "error: There is no terminal to ask on, and --yes was not given. Nothing was changed.\n"
-        "  next: look at it with `peagle-sm plan`, then run it again with --yes\n",
+        f"  next: look at it with `peagle-sm plan --local-port {server.status.port}`, "
+        "then run it again with --yes\n",
     )
     assert peagle("list", "--format", "quiet").stdout == ""
 
@@ -150,13 +152,33 @@ def test_delete_shows_asks_deletes_and_proves(peagle: Run, deployed: str) -> Non
     kept = peagle("delete", "dem*", answers="\n")
     assert kept.exit_code == 1
     assert peagle("list", "--format", "quiet").stdout == "demo\n"
-    gone = peagle("delete", "dem*", answers="yes\n")
+    gone = peagle("delete", "dem*", answers="yes\nno\n")
     assert gone.exit_code == 0, gone.stderr
     assert "To be deleted:\n  demo (InService, 0.00 USD/hour)\n" in gone.stderr
     assert gone.stdout.splitlines()[0] == "deleted  endpoint/demo"
-    assert gone.stdout.splitlines()[-1] == "proven   asked AWS again: nothing of demo is left"
+    proven = gone.stdout.splitlines().index("proven   asked AWS again: nothing of demo is left")
+    assert gone.stdout.splitlines()[proven + 1] == "kept     log group /aws/sagemaker/Endpoints/demo"
     empty = peagle("list")
     assert (empty.stdout, empty.stderr) == ("", "no endpoints in us-east-1\n")
+
+
+def test_the_logs_go_when_they_are_asked_for_and_stay_gone(
+    server: Server, peagle: Run, deployed: str
+) -> None:
+    logs, group = server.client("logs"), "/aws/sagemaker/Endpoints/demo"
+    gone = peagle("delete", "demo", answers="yes\nyes\n")
+    assert gone.exit_code == 0, gone.stderr
+    assert f"    log-group/{group}: stays, unless you say so\n" in gone.stderr
+    assert f"Delete the logs too ({group})? [y/N]" in gone.stderr
+    assert f"deleted  log-group/{group}" in gone.stdout
+    assert "kept" not in gone.stdout
+    # What a stack of this name would make, and AWS refuses to make twice.
+    logs.create_log_group(logGroupName=group)
+    alone = peagle("delete", "demo", "--yes")
+    assert alone.exit_code == 4
+    assert "peagle-sm delete demo --with-logs --local-port" in alone.stderr
+    assert peagle("delete", "demo", "--with-logs", "--yes").exit_code == 0
+    assert logs.describe_log_groups(logGroupNamePrefix=group)["logGroups"] == []
 
 
 def test_delete_as_json(peagle: Run, deployed: str) -> None:

@@ -89,6 +89,7 @@ class FakeAws:
         self.unguarded: list[str] = []
         self.log_lines: list[str] = []
         self.log_line_ms = 1
+        self.log_groups: set[str] = set()
         self.late: list[tuple[float, Callable[[], object]]] = []
         self.stacks: dict[str, str] = {"PeagleGuard": "CREATE_COMPLETE"}
         self.register: dict[str, Params] | None = {}
@@ -332,9 +333,27 @@ class Logs:
         events = self._events()
         return self.aws.call("GetLogEvents", lambda: {"events": events[-params["limit"] :]})
 
+    def delete_log_group(self, logGroupName: str) -> Params:
+        def act() -> Params:
+            if logGroupName not in self.aws.log_groups:
+                message = "The specified log group does not exist."
+                raise client_error("DeleteLogGroup", "ResourceNotFoundException", message)
+            self.aws.log_groups.remove(logGroupName)
+            return {}
+
+        return self.aws.call("DeleteLogGroup", act)
+
     def get_paginator(self, operation: str) -> Pages:
+        if operation == "describe_log_groups":
+            return Pages(lambda params: self.aws.call("DescribeLogGroups", lambda: self._groups(params)))
         assert operation == "filter_log_events"
         return Pages(lambda params: self.aws.call("FilterLogEvents", lambda: self._filtered(params)))
+
+    def _groups(self, params: Params) -> Params:
+        found = [
+            name for name in sorted(self.aws.log_groups) if name.startswith(params["logGroupNamePrefix"])
+        ]
+        return {"logGroups": [{"logGroupName": name} for name in found]}
 
     def _filtered(self, params: Params) -> Params:
         found = [one for one in self._events() if one["timestamp"] >= params["startTime"]]

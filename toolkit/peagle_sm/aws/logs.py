@@ -26,6 +26,27 @@ def group_of(endpoint: str) -> str:
     return f"/aws/sagemaker/Endpoints/{endpoint}"
 
 
+def exists(session: Session, endpoint: str) -> bool:
+    """Whether an endpoint, or an earlier one of its name, has a log group."""
+    group = group_of(endpoint)
+    with aws_errors("DescribeLogGroups", session.local_url):
+        pages = session.client("logs").get_paginator("describe_log_groups")
+        for page in pages.paginate(logGroupNamePrefix=group):
+            if any(row["logGroupName"] == group for row in page["logGroups"]):
+                return True
+    return False
+
+
+def remove(session: Session, endpoint: str) -> None:
+    """Delete an endpoint's log group with all that it holds.
+
+    Raises:
+        NotFound: there is none.
+    """
+    with aws_errors("DeleteLogGroup", session.local_url):
+        session.client("logs").delete_log_group(logGroupName=group_of(endpoint))
+
+
 def tail(session: Session, endpoint: str, limit: int = 100, start: datetime | None = None) -> list[LogLine]:
     """Return the last ``limit`` lines over all streams, oldest first; none when there is no group yet.
 

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
 Prices = Mapping[str, float | None]
 
 
-def render_going(going: Sequence[Deletable], prices: Prices) -> str:
+def render_going(going: Sequence[Deletable], prices: Prices, with_logs: bool) -> str:
     """Each endpoint with its state, its price, and every resource that goes with it."""
     lines = ["To be deleted:"]
     for each in going:
         lines.append(f"  {each.name} ({each.status}, {usd(prices.get(each.name), 'hour')})")
         lines.extend(f"    {resource}" for resource in each.resources)
+        if each.log_group is not None:
+            lines.append(f"    log-group/{each.log_group}{'' if with_logs else ': stays, unless you say so'}")
     return "\n".join(lines)
 
 
@@ -30,16 +32,22 @@ def going_data(going: Sequence[Deletable], prices: Prices) -> list[dict[str, Any
             "status": each.status,
             "usd_per_hour": prices.get(each.name),
             "resources": list(each.resources),
+            "log_group": each.log_group,
         }
         for each in going
     ]
 
 
-def render_deleted(report: DeleteReport) -> str:
-    """Each resource that went, then the proof."""
+def render_deleted(report: DeleteReport, flags: str) -> str:
+    """Each resource that went, then the proof, and the logs that stay."""
     lines = [f"deleted  {resource}" for resource in report.deleted]
     if report.leftovers:
         lines.extend(f"LEFT     {resource}" for resource in report.leftovers)
     else:
         lines.append(f"proven   asked AWS again: nothing of {', '.join(report.names)} is left")
+    lines.extend(f"kept     log group {group}" for group in report.logs_kept)
+    if report.logs_kept:
+        names = " ".join(group.rpartition("/")[2] for group in report.logs_kept)
+        command = f"peagle-sm delete {names} --with-logs{flags}"
+        lines.append(f"         no later stack of that name can be deployed before it goes: `{command}`")
     return "\n".join(lines)

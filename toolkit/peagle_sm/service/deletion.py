@@ -2,39 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
 from peagle_sm.aws import control
 from peagle_sm.aws.session import Session
+from peagle_sm.aws.stacks import stack_status
 from peagle_sm.core.errors import BillableLeft, NotFound, PeagleError, PlanRefused
+from peagle_sm.core.guard_names import endpoint_stack
 from peagle_sm.service.belongings import Belongings, all_belongings, belongings_of
 from peagle_sm.service.events import Pacing, Progress, Reporter
 from peagle_sm.service.handover import leave_to_the_schedule
+from peagle_sm.service.log_removal import groups_of, remove_groups
 from peagle_sm.service.rest import forget
 from peagle_sm.service.teardown import Gone, Teardown
+
+WithLogs = bool | Callable[[Sequence[str]], bool]
+"""Whether log groups go too, or who is asked for it, given their names."""
 
 _GLOB = frozenset("*?[")
 
 
 @dataclass(frozen=True)
 class Deletable:
-    """What goes when one name is deleted; ``status`` is "Paused" or "Orphaned" where there is no endpoint."""
+    """What goes when one name is deleted; ``status`` is "Paused" or "Orphaned" where there is no endpoint.
+
+    ``log_group`` is the name of its log group where there is one; it goes only when that is asked for.
+    """
 
     name: str
     status: str
     resources: tuple[str, ...]
+    log_group: str | None = None
 
 
 @dataclass(frozen=True)
 class DeleteReport:
-    """``leftovers`` is what Describe and List still show of these names afterwards; empty is the proof."""
+    """``leftovers`` is what Describe and List still show of these names afterwards; empty is the proof.
+
+    ``logs_kept`` are the log groups that stay, since nobody asked for their deletion.
+    """
 
     names: tuple[str, ...]
     deleted: tuple[str, ...]
     leftovers: tuple[str, ...]
+    logs_kept: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -46,13 +60,16 @@ def delete(
     *,
     session: Session,
     confirm: Callable[[Sequence[Deletable]], bool] | None = None,
+    with_logs: WithLogs = False,
     progress: Progress | None = None,
     pacing: Pacing | None = None,
 ) -> DeleteReport:
     """Delete what peagle-sm made under the names or globs, endpoint first and schedule last.
 
     Waits until each endpoint is gone, asking again while AWS refuses. What killed runs left is deleted by
-    the same names. Nothing without our tags is touched.
+    the same names. Nothing without our tags is touched. SageMaker's log group of each name stays, unless
+    ``with_logs`` is True or says so when asked (after ``confirm``); True takes it also where nothing else is
+    left of a name. A later stack of the name makes its own, and fails while there is one.
 
     Raises:
         NotFound: a name or glob matches nothing of ours.
@@ -63,12 +80,15 @@ def delete(
         PeagleError: ``confirm`` said no (nothing was deleted), or something that costs nothing is left.
     """
     pacing = pacing or Pacing.for_session(session)
-    chosen = _choose(session, patterns)
+    chosen = _choose(session, patterns, logs_alone=with_logs is True)
     _refuse_what_a_stack_owns(session, chosen)
-    rows = [Deletable(one.name, _status(one), one.resources) for one in chosen]
+    groups = groups_of(session, (one.name for one in chosen), assume=with_logs is True)
+    rows = [Deletable(one.name, _status(one), one.resources, groups.get(one.name)) for one in chosen]
     if confirm is not None and not confirm(rows):
         raise PeagleError("Nothing was deleted: it was not confirmed.", next_step="Run again and confirm.")
-    teardown = Teardown(session, pacing, Reporter(progress, pacing), "delete")
+    logs_too = bool(groups) and (with_logs(tuple(groups.values())) if callable(with_logs) else with_logs)
+    reporter = Reporter(progress, pacing)
+    teardown = Teardown(session, pacing, reporter, "delete")
     deleted: list[str] = []
     unproven: list[BillableLeft] = []
     for one in chosen:
@@ -82,10 +102,15 @@ def delete(
             deleted += gone.deleted
             forget(session, one.name)  # or its timetable would try to wake it
     _raise_billable(unproven, session)
+    # Last: an engine that is ending still writes, and would make its group anew.
+    logs_gone, logs_left = remove_groups(session, groups, reporter) if logs_too else ([], {})
     report = DeleteReport(
-        tuple(one.name for one in chosen), tuple(deleted), _still_there(session, chosen, pacing)
+        names=tuple(one.name for one in chosen),
+        deleted=(*deleted, *logs_gone),
+        leftovers=(*_still_there(session, chosen, pacing), *logs_left),
+        logs_kept=() if logs_too else tuple(groups.values()),
     )
-    _raise_leftovers(report, session)
+    _raise_leftovers(report, session, logs_left)
     return report
 
 
@@ -110,7 +135,7 @@ def remove_if_there(session: Session, name: str, pacing: Pacing) -> Gone:
         leave_to_the_schedule(session, name, pacing)
 
 
-def _choose(session: Session, patterns: Sequence[str]) -> list[Belongings]:
+def _choose(session: Session, patterns: Sequence[str], *, logs_alone: bool) -> list[Belongings]:
     chosen: dict[str, Belongings] = {}
     everything: list[Belongings] | None = None
     for pattern in patterns:
@@ -120,10 +145,22 @@ def _choose(session: Session, patterns: Sequence[str]) -> list[Belongings]:
             everything = all_belongings(session) if everything is None else everything
             matches = [one for one in everything if fnmatchcase(one.name, pattern)]
         matches = [one for one in matches if one.resources]
+        if not matches and logs_alone and (only := _only_logs(session, pattern)) is not None:
+            matches = [only]
         if not matches:
             raise _nothing(session, pattern)
         chosen.update({one.name: one for one in matches})
     return list(chosen.values())
+
+
+def _only_logs(session: Session, name: str) -> Belongings | None:
+    """A name of which the log group alone is left; it is a stack's where there is a stack of that name."""
+    if not _GLOB.isdisjoint(name) or not groups_of(session, [name]):
+        return None
+    if control.describe_endpoint(session, name) is not None:
+        return None
+    stack = endpoint_stack(name)
+    return Belongings(name, stack=stack if stack_status(session, stack) else None)
 
 
 def _refuse_what_a_stack_owns(session: Session, chosen: Sequence[Belongings]) -> None:
@@ -149,6 +186,12 @@ def _nothing(session: Session, pattern: str) -> PeagleError:
             next_step=f"If it is to go: `aws sagemaker delete-endpoint --endpoint-name {pattern}`.",
             details={"findings": []},
         )
+    if _GLOB.isdisjoint(pattern) and (group := groups_of(session, [pattern]).get(pattern)):
+        return NotFound(
+            f"of {pattern!r} only its log group {group} is left in {session.region}.",
+            next_step=f"Delete that too: `peagle-sm delete {pattern} --with-logs{session.command_flags()}`.",
+            details={"pattern": pattern, "log_group": group},
+        )
     return NotFound(
         f"{pattern!r} matches nothing that peagle-sm made in {session.region}.",
         next_step=f"Look what there is with `peagle-sm list{session.command_flags()}`.",
@@ -158,7 +201,7 @@ def _nothing(session: Session, pattern: str) -> PeagleError:
 
 def _status(one: Belongings) -> str:
     if one.endpoint is None:
-        return "Paused" if one.is_off else "Orphaned"
+        return "Paused" if one.is_off else "Orphaned" if one.resources else "Gone"
     return one.endpoint.status or "unknown"
 
 
@@ -186,11 +229,12 @@ def _raise_billable(unproven: Sequence[BillableLeft], session: Session) -> None:
     )
 
 
-def _raise_leftovers(report: DeleteReport, session: Session) -> None:
+def _raise_leftovers(report: DeleteReport, session: Session, logs_left: Mapping[str, str]) -> None:
     if not report.leftovers:
         return
     details = report.to_dict()
-    command = f"peagle-sm delete {' '.join(report.names)} --yes{session.command_flags()}"
+    option = " --with-logs" if logs_left else ""
+    command = f"peagle-sm delete {' '.join(report.names)}{option} --yes{session.command_flags()}"
     if any(one.startswith("endpoint/") for one in report.leftovers):
         endpoints = [one for one in report.leftovers if one.startswith("endpoint/")]
         raise BillableLeft(
@@ -198,8 +242,9 @@ def _raise_leftovers(report: DeleteReport, session: Session) -> None:
             next_step=command,
             details={**details, "resources": endpoints},
         )
+    why = "".join(f" {reason}." for reason in logs_left.values())
     raise PeagleError(
-        f"Still there, costing nothing: {', '.join(report.leftovers)}.",
+        f"Still there, costing nothing by the hour: {', '.join(report.leftovers)}.{why}",
         next_step=f"Run it again: `{command}`.",
         details=details,
     )

@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 @click.command(cls=Command)
 @click.argument("patterns", metavar="NAME|GLOB...", nargs=-1, required=True)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--with-logs", is_flag=True, help="Delete SageMaker's log group of each name too.")
 @global_options
 @click.pass_obj
-def delete(state: State, patterns: tuple[str, ...], yes: bool) -> None:
+def delete(state: State, patterns: tuple[str, ...], yes: bool, with_logs: bool) -> None:
     """Delete endpoints and all that belongs to them, and prove it.
 
     Endpoint, config, model and lifetime schedule go, in the order that AWS needs. Quote globs: 'demo-*'.
-    The command waits until AWS says that each is gone.
+    The command waits until AWS says that each is gone. The log group stays, unless you say so at the second
+    question or give --with-logs; `cdk deploy` of a stack of the same name fails while there is one.
     """
     from peagle_sm.cli.connect import open_session
     from peagle_sm.cli.delete_text import render_deleted
@@ -40,14 +42,25 @@ def delete(state: State, patterns: tuple[str, ...], yes: bool) -> None:
 
         def ask(going: Sequence[Deletable]) -> bool:
             follow.pause()
-            _show(state, session, going, asked=not yes)
+            _show(state, session, going, asked=not yes, with_logs=with_logs)
             return confirmed(state, f"Delete {', '.join(each.name for each in going)}?", yes)
 
-        report = remove(patterns, session=session, confirm=ask, progress=follow)
-    emit(state, table=lambda: render_deleted(report), data=report.to_dict, names=report.names)
+        def ask_for_logs(groups: Sequence[str]) -> bool:
+            return confirmed(state, f"Delete the logs too ({', '.join(groups)})?", False)
+
+        logs = with_logs or (False if yes else ask_for_logs)
+        report = remove(patterns, session=session, confirm=ask, with_logs=logs, progress=follow)
+    emit(
+        state,
+        table=lambda: render_deleted(report, session.command_flags()),
+        data=report.to_dict,
+        names=report.names,
+    )
 
 
-def _show(state: State, session: Session, going: Sequence[Deletable], asked: bool) -> None:
+def _show(
+    state: State, session: Session, going: Sequence[Deletable], *, asked: bool, with_logs: bool
+) -> None:
     from peagle_sm.cli.delete_text import going_data, render_going
     from peagle_sm.service import list_endpoints
 
@@ -55,4 +68,4 @@ def _show(state: State, session: Session, going: Sequence[Deletable], asked: boo
     if state.format == "json":
         click.echo(to_json({"deleting": going_data(going, prices)}, indent=None), err=True)
     elif asked or state.format == "table":
-        click.echo(render_going(going, prices) + "\n", err=True)
+        click.echo(render_going(going, prices, with_logs) + "\n", err=True)
