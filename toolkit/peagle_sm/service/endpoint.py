@@ -110,8 +110,8 @@ class Endpoint:
 
         return logs(self.name, session=self.session, follow=follow, limit=limit, pacing=self._pacing)
 
-    def delete(self, progress: Progress | None = None) -> DeleteReport:
-        """Delete it with its config, model and schedule, and prove it.
+    def delete(self, progress: Progress | None = None, *, with_logs: bool = False) -> DeleteReport:
+        """Delete it with its config, model and schedule, and ``with_logs`` its log group, and prove it.
 
         Raises:
             NotFound: nothing of it is there.
@@ -119,7 +119,13 @@ class Endpoint:
         """
         from peagle_sm.service.deletion import delete
 
-        return delete([self.name], session=self.session, progress=progress, pacing=self._pacing)
+        return delete(
+            [self.name],
+            session=self.session,
+            with_logs=with_logs,
+            progress=progress,
+            pacing=self._pacing,
+        )
 
     def metrics(self) -> str:
         """Return the engine's Prometheus text; only from the local SageMaker.

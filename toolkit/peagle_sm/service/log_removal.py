@@ -1,4 +1,4 @@
-"""The log groups of deleted endpoints: SageMaker makes them, nobody ends them, and a later stack makes its own."""
+"""The log groups of deleted endpoints: SageMaker makes them, and where one is, a later stack fails."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def groups_of(session: Session, names: Iterable[str], *, assume: bool = False) -
 def remove_groups(
     session: Session, names: Iterable[str], report: Reporter
 ) -> tuple[list[str], dict[str, str]]:
-    """Delete the log groups of these endpoints; return "log-group/name" of what went, and what did not, why."""
+    """Delete the log groups of these endpoints; return what went, and why something did not.
+
+    Both name each as "log-group/<name of the group>".
+    """
     deleted, left = [], {}
     for name in names:
         resource = f"log-group/{logs.group_of(name)}"
