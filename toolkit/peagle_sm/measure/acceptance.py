@@ -136,3 +136,15 @@ def _added(left: Sequence[int], right: Sequence[int], sign: int) -> tuple[int, .
         (left[at] if at < len(left) else 0) + sign * (right[at] if at < len(right) else 0)
         for at in range(length)
     )
+
+
+def is_ineffective(found: Acceptance) -> bool:
+    """Whether parallel drafting shows no effect: s1 >= 0.5 and s2 / s1 < 0.15 over at least 200 drafts.
+
+    The rule of `stacks.acceptance`, whose sources are there: no false alarm on healthy heads, and a head that
+    runs sequentially is found.
+    """
+    if found.drafts < 200 or len(found.survival) < 2:
+        return False
+    first, second = found.survival[:2]
+    return first >= 0.5 and second / first < 0.15

@@ -23,6 +23,8 @@ def encode(value: Any) -> Any:
             if (content := getattr(value, field.name)) != _default(field)
         }
     if isinstance(value, tuple | list):
+        if value and isinstance(value[0], float):
+            return list(value)  # the gaps of a request are hundreds, and need no look each
         return [encode(item) for item in value]
     if isinstance(value, dict):
         return {key: encode(item) for key, item in value.items()}

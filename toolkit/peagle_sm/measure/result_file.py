@@ -9,8 +9,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, cast
@@ -185,8 +185,13 @@ class ResultWriter:
         self._file.truncate(0)
 
     @classmethod
-    def resume(cls, path: Path, config: Mapping[str, Any]) -> ResultWriter:
+    def resume(
+        cls, path: Path, config: Mapping[str, Any], *, keep: Callable[[Record], bool] | None = None
+    ) -> ResultWriter:
         """Go on with the run of ``path``; what it holds is in ``found``, a cut last line is removed.
+
+        ``keep`` says which records stay in the file (None: all). Those of a load that was cut short must go
+        where it is measured anew: they would be counted twice.
 
         Raises:
             NotFound: there is no such file.
@@ -194,14 +199,13 @@ class ResultWriter:
         """
         results, _ = _read(path)
         _demand_same_config(path, results.header.config, config)
+        with _open_locked(path):
+            found, whole = _read(path)  # again, now that nobody else writes it
+            _rewrite(path, whole, keep)
         writer = cls.__new__(cls)
         writer.path = path
         writer._file = _open_locked(path)
-        writer.found, whole = _read(path)  # again, now that nobody else writes it
-        writer._file.truncate(whole)
-        writer._file.seek(0, os.SEEK_END)
-        if not path.read_bytes().endswith(b"\n"):
-            writer._file.write(b"\n")
+        writer.found = replace(_read(path)[0], warnings=found.warnings)
         return writer
 
     def append(self, record: Record) -> None:
@@ -224,6 +228,19 @@ class ResultWriter:
     ) -> None:
         """Close the file."""
         self.close()
+
+
+def _rewrite(path: Path, whole: int, keep: Callable[[Record], bool] | None) -> None:
+    """Leave only whole lines that are to be kept; the file is there at every moment, old or new."""
+    before = path.read_bytes()
+    lines = [line for line in before[:whole].split(b"\n") if line.strip()]
+    kept = [line for line in lines if keep is None or keep(from_line(line))]
+    after = b"".join(line + b"\n" for line in kept)
+    if after == before:
+        return
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_bytes(after)
+    part.replace(path)
 
 
 def _open_locked(path: Path) -> IO[bytes]:
