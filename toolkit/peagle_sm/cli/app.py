@@ -149,6 +149,30 @@ ENTRIES = (
         "Endpoints",
     ),
     Entry(
+        "bench",
+        f"{_COMMANDS}.bench:bench",
+        "Measure an endpoint under load.",
+        "Measuring",
+    ),
+    Entry(
+        "verify",
+        f"{_COMMANDS}.verify:verify",
+        "Check that an endpoint's answers are the target's own.",
+        "Measuring",
+    ),
+    Entry(
+        "cost",
+        f"{_COMMANDS}.cost:cost",
+        "Turn results into money: USD per million output tokens at each measured load.",
+        "Measuring",
+    ),
+    Entry(
+        "report",
+        f"{_COMMANDS}.report:report",
+        "Show what results files say: a summary here, a page, or Markdown.",
+        "Measuring",
+    ),
+    Entry(
         "guard",
         f"{_COMMANDS}.guard:guard",
         "Install, watch and remove what turns off unused endpoints.",

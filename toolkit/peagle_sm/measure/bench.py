@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from peagle_sm.core.errors import Interrupted, NotFound, ServiceFault
+from peagle_sm.core.errors import Interrupted, ServiceFault
 from peagle_sm.measure import acceptance
 from peagle_sm.measure.bench_counters import EngineSource
 from peagle_sm.measure.bench_plan import BenchPlan, check_plan, config_of, items_of, measured_of, options_of
@@ -281,11 +281,14 @@ def _drafting_notes(point: PointRecord, arm: ArmRecord) -> list[str]:
     return []
 
 
-def need_extra(missing: Sequence[str]) -> None:
-    """Raise NotFound with the remedy when packages of the extra ``measure`` are not installed."""
-    if missing:
-        raise NotFound(
-            f"measuring needs {' and '.join(missing)}, which this Python does not have",
-            next_step='pip install "peagle-sm[measure]"',
-            details={"missing": list(missing)},
-        )
+def origin_of_figures(seed: int) -> dict[str, Any]:
+    """Versions, machine, revision and date, for the header."""
+    from peagle_sm.measure import provenance
+
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": provenance.versions(),
+        "machine": provenance.machine(),
+        "git_revision": provenance.git_revision(Path(__file__).parent),
+        "seed": seed,
+    }

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from peagle_sm.aws import control
 from peagle_sm.aws.components import component_names
 from peagle_sm.aws.prices import hourly
 from peagle_sm.aws.session import Session
-from peagle_sm.core.errors import NotFound, ServiceFault, SpecError
+from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError
 from peagle_sm.measure.records import ArmRecord, Mode
 from peagle_sm.service.inspection import EndpointStatus, status
 
@@ -33,6 +34,11 @@ class Described:
     stand_in_weights: bool
     origin: Mapping[str, Any] = field(default_factory=dict)
     context: int | None = None  #: the longest prompt and answer together, in tokens, where it is known
+
+    def priced(self, usd_per_hour: float) -> Described:
+        """The same at a price that the user gives."""
+        arm = replace(self.arm, usd_per_hour=usd_per_hour, price_source="given by the user")
+        return replace(self, arm=arm)
 
 
 def is_url(endpoint: str) -> bool:
@@ -136,6 +142,23 @@ def demand_mode(described: Described, expected: Mode) -> Described:
             details={"found": arm.mode, "expected": expected},
         )
     return described
+
+
+def look_at(session: Session | None, arm: ArmRecord) -> str | None:
+    """How an arm that stopped answering looks now, in words; None where that cannot be found out."""
+    if arm.transport == "http" or session is None:
+        try:
+            read_url(f"{arm.endpoint}/health")
+        except PeagleError as error:
+            return error.message
+        return "its server still answers at /health"
+    try:
+        facts = control.describe_endpoint(session, arm.endpoint)
+    except PeagleError:
+        return None
+    if facts is None:
+        return "the endpoint does not exist any more"
+    return f"the endpoint is {facts.status}" + (f": {facts.failure_reason}" if facts.failure_reason else "")
 
 
 def _mode(found: EndpointStatus) -> Mode:

@@ -1,0 +1,159 @@
+"""What `bench` prints: before, and at the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from peagle_sm.cli.table import render_fields, render_table
+from peagle_sm.cli.words import usd
+from peagle_sm.core.unit_cost import usd_per_million_tokens
+
+if TYPE_CHECKING:
+    from peagle_sm.measure.bench import Outcome
+    from peagle_sm.measure.bench_plan import BenchPlan
+    from peagle_sm.measure.records import ArmRecord, Percentiles, PointRecord
+    from peagle_sm.measure.workloads import Workload
+
+STAND_IN = "small stand-in weights on a CPU: these figures say nothing of a GPU"
+_RATES = (
+    "load",
+    "requests",
+    "failed",
+    "tokens/s",
+    "a request",
+    "requests/s",
+    "acceptance",
+    "goodput",
+    "USD/M tokens",
+)
+_TIMES = ("load", "TTFT ms", "TPOT ms", "ITL ms", "end to end ms")
+
+
+def render_before(arm: ArmRecord, workload: Workload, plan: BenchPlan, *, stand_in: bool) -> str:
+    """What is about to be measured, and what it costs."""
+    lines = [
+        ("endpoint", f"{arm.name}, {_mode(arm)}" + (f" ({STAND_IN})" if stand_in else "")),
+        ("workload", _workload(workload)),
+        ("loads", ", ".join(load.label for load in plan.loads)),
+        ("price", _price(arm, plan)),
+    ]
+    return render_fields(lines)
+
+
+def _mode(arm: ArmRecord) -> str:
+    tokens = f" K={arm.num_speculative_tokens}" if arm.num_speculative_tokens else ""
+    return f"mode {arm.mode}{tokens}"
+
+
+def _workload(workload: Workload) -> str:
+    said = f"{workload.name}: {len(workload.items)} prompts"
+    if workload.license:
+        said += f"; licence: {workload.license}"
+    return "\n".join([said, *workload.notes])
+
+
+def _price(arm: ArmRecord, plan: BenchPlan) -> str:
+    if not arm.usd_per_hour:
+        return arm.price_source or "unknown"
+    said = f"the endpoint bills {usd(arm.usd_per_hour, 'hour')}, measured or not ({arm.price_source})"
+    if plan.seconds is not None:
+        windows = arm.usd_per_hour * plan.seconds * len(plan.loads) / 3600
+        said += f"; the windows of this run: {usd(windows)}, and warm-ups"
+    return said
+
+
+def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
+    """Rates, latencies, survival and what to know of them; withheld where the client was too slow."""
+    results = outcome.results
+    arm = results.arms[-1]
+    published = [point for point in results.points if point.client.trusted]
+    parts = []
+    if published:
+        parts += [
+            render_table(_RATES, [_rates(point, arm) for point in published], right=_RATES[1:]),
+            render_table(_TIMES, [_times(point) for point in published], right=_TIMES[1:])
+            + "\n(p50 / p95 / p99; ITL is between chunks, of which one may hold several tokens)",
+            _survival(published),
+        ]
+    notes = [*outcome.notes, *([STAND_IN] if stand_in else [])]
+    parts += ["\n".join(f"note: {note}" for note in notes), f"results: {outcome.path}"]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _rates(point: PointRecord, arm: ArmRecord) -> tuple[str, ...]:
+    cost = usd_per_million_tokens(arm.usd_per_hour, point.otps) if arm.usd_per_hour else None
+    return (
+        point.load.label,
+        str(point.requests),
+        str(sum(point.errors.values())),
+        f"{point.otps:,.1f}",
+        "-" if point.otps_per_request is None else f"{point.otps_per_request:,.1f}",
+        f"{point.requests_per_s:.2f}",
+        _acceptance(point),
+        "-" if point.goodput is None else f"{point.goodput.requests_per_s:.2f}/s ({point.goodput.share:.0%})",
+        "-" if cost is None else f"{cost:,.2f}",
+    )
+
+
+def _acceptance(point: PointRecord) -> str:
+    found = point.acceptance
+    return "-" if found is None or found.per_step is None else f"{found.per_step:.2f}"
+
+
+def _times(point: PointRecord) -> tuple[str, ...]:
+    measures = (point.ttft_ms, point.tpot_ms, point.itl_ms, point.e2e_ms)
+    return (point.load.label, *map(_three, measures))
+
+
+def _three(found: Percentiles | None) -> str:
+    if found is None:
+        return "-"
+    return " / ".join(
+        f"{value:,.1f}" if value < 100 else f"{value:,.0f}" for value in (found.p50, found.p95, found.p99)
+    )
+
+
+def _survival(points: list[PointRecord]) -> str:
+    lines = []
+    for point in points:
+        found = point.acceptance
+        if found is None:
+            continue
+        rates = " ".join(f"{rate:.3f}" for rate in found.survival) or "not told"
+        by_request = "" if found.per_request is None else f", {found.per_request:.2f} by request"
+        lines.append(
+            f"{point.load.label}: acceptance length {found.per_step or 1:.2f} by step{by_request};"
+            f" survival by position {rates} (from"
+            f" {_SOURCES[found.source]}; temperature {_temperature(point)})"
+        )
+    return "\n".join(lines)
+
+
+_SOURCES = {
+    "per-request": "each answer",
+    "metrics": "the engine's counters, warm-up included",
+    "cloudwatch": "the engine's log in CloudWatch, warm-up included",
+}
+
+
+def _temperature(point: PointRecord) -> str:
+    return "as each request says" if point.temperature is None else f"{point.temperature:g}"
+
+
+def outcome_data(outcome: Outcome, *, stand_in: bool) -> dict[str, Any]:
+    """The same as JSON-able data; a point that is not published has no figures."""
+    from peagle_sm.measure.record_json import encode
+
+    points = []
+    for point in outcome.results.points:
+        told = encode(point) if point.client.trusted else {"client": encode(point.client)}
+        points.append({"load": point.load.label, "published": point.client.trusted, **told, "arm": point.arm})
+    for told, point in zip(points, outcome.results.points, strict=True):
+        told["load"] = point.load.label
+    return {
+        "file": str(outcome.path),
+        "stand_in_weights": stand_in,
+        "arm": encode(outcome.results.arms[-1]),
+        "points": points,
+        "notes": list(outcome.notes),
+    }

@@ -1,0 +1,190 @@
+"""`peagle-sm bench`: measure an endpoint, or a bare vLLM, under one load after the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peagle_sm.cli.lazy import Command
+from peagle_sm.cli.measuring_options import Numbers, need_measure_extra
+from peagle_sm.cli.options import global_options
+from peagle_sm.cli.output import emit, note
+from peagle_sm.cli.state import State
+
+if TYPE_CHECKING:
+    from peagle_sm.aws.session import Session
+    from peagle_sm.measure.bench import Outcome
+    from peagle_sm.measure.bench_plan import BenchPlan
+    from peagle_sm.measure.endpoint_arm import Described
+    from peagle_sm.measure.workloads import Workload
+
+_MODES = ("none", "eagle3", "p-eagle")
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command(cls=Command)
+@click.argument("endpoint")
+@click.option(
+    "--workload",
+    "-w",
+    metavar="NAME|PATH",
+    default="humaneval",
+    show_default=True,
+    help="humaneval, mt-bench, speed-bench[:SPLIT], synthetic:IN/OUT, or a file (or directory) of requests.",
+)
+@click.option("--workload-file", type=_FILE, help="The named workload's file, where it cannot be fetched.")
+@click.option("--prompts", type=click.IntRange(min=1), help="How many of its prompts.  [default: all]")
+@click.option(
+    "--concurrency",
+    type=Numbers(whole=True),
+    help="Closed loops: so many requests in flight.  [default: 1,8 unless --rate is given]",
+)
+@click.option("--rate", type=Numbers(whole=False), help="Open loops: so many arrivals a second (Poisson).")
+@click.option(
+    "--requests", type=click.IntRange(min=1), help="Measured requests a load.  [default: each prompt]"
+)
+@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="Measured seconds a load.")
+@click.option("--warm-up", type=click.IntRange(min=0), help="Requests before.  [default: the concurrency]")
+@click.option("--ramp", type=click.FloatRange(min=0), default=0.0, help="Seconds in which a load builds up.")
+@click.option("--repeat", is_flag=True, help="Send prompts again when all were sent, never from the cache.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Tokens an answer at most.  [default: 256]")
+@click.option("--temperature", type=click.FloatRange(0, 2), help="[default: 0; in bodies of yours, theirs]")
+@click.option("--api", type=click.Choice(("auto", "chat", "completion")), default="auto", show_default=True)
+@click.option("--first-turn-only", is_flag=True, help="Of a conversation ask the first question only.")
+@click.option("--ttft-ms", type=click.FloatRange(min=0, min_open=True), help="Objective for goodput.")
+@click.option("--tpot-ms", type=click.FloatRange(min=0, min_open=True), help="Objective for goodput.")
+@click.option("--e2e-ms", type=click.FloatRange(min=0, min_open=True), help="Objective for goodput.")
+@click.option(
+    "--expect-mode", type=click.Choice(_MODES), help="Refuse to measure an endpoint in another mode."
+)
+@click.option("--component", help="The inference component to measure.")
+@click.option(
+    "--usd-per-hour",
+    type=click.FloatRange(min=0),
+    help="What the machine costs, where no price is known or another one holds.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Chooses prompts, order and arrivals.")
+@click.option("--keep-text", is_flag=True, help="Keep the answers in the results file.")
+@click.option("--out", "-o", type=_FILE, help="The results file.  [default: results/bench-NAME-TIME.jsonl]")
+@click.option("--resume", type=_FILE, help="Go on with this results file: same command, unfinished loads.")
+@global_options
+@click.pass_obj
+def bench(state: State, /, endpoint: str, **options: Any) -> None:
+    """Measure an endpoint under load.
+
+    ENDPOINT is an endpoint's name, or the http(s) address of a bare vLLM. Every request is written to the
+    results file (JSON lines) as it ends, so that Ctrl-C keeps what is there. Warm-up and drain are left out
+    of the figures, answers end where the model ends them, and no prompt is sent twice unless --repeat says
+    so. Figures are withheld where this client was the bottleneck.
+    """
+    need_measure_extra()
+    outcome, stand_in = _run(state, endpoint, options)
+    from peagle_sm.cli.bench_text import outcome_data, render_outcome
+
+    emit(
+        state,
+        table=lambda: render_outcome(outcome, stand_in=stand_in),
+        data=lambda: outcome_data(outcome, stand_in=stand_in),
+        names=[str(outcome.path)],
+    )
+
+
+def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome, bool]:
+    from peagle_sm.cli.progress import follower
+    from peagle_sm.cli.signals import termination_is_ctrl_c
+    from peagle_sm.measure.bench import Around, bench, origin_of_figures
+    from peagle_sm.measure.bench_counters import engine_source
+    from peagle_sm.measure.bench_plan import check_plan
+    from peagle_sm.measure.endpoint_arm import look_at
+    from peagle_sm.measure.load import make_target
+
+    plan, workload = _plan(options), _workload(options)
+    check_plan(plan, workload)
+    session, described = _describe(state, endpoint, options)
+    arm = described.arm
+    _show_before(state, described, workload, plan)
+    with termination_is_ctrl_c(), follower(state) as follow:
+        outcome = bench(
+            described,
+            make_target(session, arm),
+            workload,
+            plan,
+            options["resume"] or options["out"] or _default_path(arm.name),
+            Around(
+                progress=follow,
+                look=lambda: look_at(session, arm),
+                provenance=lambda: origin_of_figures(plan.seed),
+                source=engine_source(session, arm, state.sleep),
+                every_s=5.0 if state.format == "json" else 0.5,
+            ),
+            expected=options["expect_mode"],
+            resume=options["resume"] is not None,
+        )
+    return outcome, described.stand_in_weights
+
+
+def _plan(options: dict[str, Any]) -> BenchPlan:
+    from peagle_sm.measure.bench_plan import BenchPlan, loads_of
+    from peagle_sm.measure.points import Objective
+
+    rates = options["rate"] or ()
+    concurrencies = options["concurrency"] or (() if rates else (1, 8))
+    limits = [options[name] for name in ("ttft_ms", "tpot_ms", "e2e_ms")]
+    return BenchPlan(
+        loads=loads_of(concurrencies, rates),
+        requests=options["requests"],
+        seconds=options["seconds"],
+        warm_up_requests=options["warm_up"],
+        ramp_s=options["ramp"],
+        repeat=options["repeat"],
+        seed=options["seed"],
+        keep_text=options["keep_text"],
+        objective=Objective(*limits) if any(limits) else None,
+    )
+
+
+def _workload(options: dict[str, Any]) -> Workload:
+    from peagle_sm.measure.workloads import load_workload
+
+    return load_workload(
+        options["workload"],
+        seed=options["seed"],
+        count=options["prompts"],
+        max_tokens=options["max_tokens"],
+        temperature=options["temperature"],
+        api=options["api"],
+        file=options["workload_file"],
+        first_turn_only=options["first_turn_only"],
+    )
+
+
+def _describe(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Session | None, Described]:
+    from peagle_sm.measure.endpoint_arm import demand_mode, describe_endpoint, describe_url, is_url
+
+    session = None
+    if is_url(endpoint):
+        described = describe_url(endpoint, usd_per_hour=options["usd_per_hour"])
+    else:
+        from peagle_sm.cli.connect import open_session
+
+        session = open_session(state)
+        described = describe_endpoint(session, endpoint, component=options["component"])
+        if options["usd_per_hour"] is not None:
+            described = described.priced(options["usd_per_hour"])
+    expected = options["expect_mode"]
+    return session, described if expected is None else demand_mode(described, expected)
+
+
+def _show_before(state: State, described: Described, workload: Workload, plan: BenchPlan) -> None:
+    from peagle_sm.cli.bench_text import render_before
+
+    note(state, render_before(described.arm, workload, plan, stand_in=described.stand_in_weights) + "\n")
+
+
+def _default_path(arm: str) -> Path:
+    from datetime import UTC, datetime
+
+    name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in arm)
+    return Path("results") / f"bench-{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.jsonl"
