@@ -207,22 +207,20 @@ def _value(
     fast: CostRow, base: CostRow, found: ComparisonRecord | None, training_usd: float, saved: float | None
 ) -> HeadValue:
     base_usd, head_usd = base.usd_per_million or 0.0, fast.usd_per_million or 0.0
-    worth = break_even(training_usd, base_usd, head_usd, saved)
-    # Prices may differ between the arms, so the interval of the rate is carried over as a factor.
-    ends: tuple[float | None, float | None] = (None, None)
-    if found is not None:
-        low, high = (
-            break_even(training_usd, base_usd, head_usd * found.ratio.value / end).million_tokens
-            for end in (found.ratio.low, found.ratio.high)
-        )
-        ends = high, low
+    measured = fast.otps / base.otps
+    # The paired ratio is surer than that of two points; only what the arms differ in price is taken from them.
+    dearer = head_usd * measured / base_usd
+
+    def at(ratio: float) -> BreakEven:
+        return break_even(training_usd, base_usd, base_usd * dearer / ratio, saved)
+
     return HeadValue(
         head=fast.arm.name,
         baseline=base.arm.name,
         load=fast.load,
-        ratio=found.ratio.value if found else fast.otps / base.otps,
+        ratio=found.ratio.value if found else measured,
         shown=found.ratio.shown if found else None,
-        break_even=worth,
-        soonest=ends[0],
-        latest=ends[1],
+        break_even=at(found.ratio.value if found else measured),
+        soonest=at(found.ratio.high).million_tokens if found else None,
+        latest=at(found.ratio.low).million_tokens if found else None,
     )

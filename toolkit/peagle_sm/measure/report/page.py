@@ -97,6 +97,7 @@ def _opening(view: View, said: Verdict, name: str) -> list[Safe | None]:
     return [
         tag("p", " · ".join([name, *_about(view)]), class_="over"),
         tag("h1", _stressed(said)),
+        tag("p", said.second, class_="second") if said.second else None,
         tag("p", " · ".join(said.limits), class_="limits") if said.limits else None,
         tag("div", *(_tile(tile) for tile in shown), class_="tiles") if shown else None,
     ]

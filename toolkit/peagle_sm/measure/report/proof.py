@@ -39,11 +39,11 @@ def _examples(check: CheckRecord) -> Safe:
     return folded(f"{check.name}: examples", *(tag("pre", text) for text in check.examples))
 
 
-def quality(view: View) -> Section | None:
-    """The client's lag, errors, and points that are withheld because the client was the bottleneck."""
+def trust(view: View) -> str:
+    """Whether the client kept up, and what failed; empty where no point was measured."""
     points = [*view.points, *view.withheld]
     if not points:
-        return None
+        return ""
     lag = max(point.client.lag_p99_ms for point in points)
     cpu = max(point.client.cpu_share for point in points)
     parts = [
@@ -52,6 +52,14 @@ def quality(view: View) -> Section | None:
     ]
     failed = sum(count for point in points for count in point.errors.values())
     parts.append("No request failed." if not failed else f"{words.plural(failed, 'request')} failed.")
+    return " ".join(parts)
+
+
+def quality(view: View) -> Section | None:
+    """The client's lag, errors, and points that are withheld because the client was the bottleneck."""
+    said = trust(view)
+    if not said:
+        return None
     rows: list[list[Content]] = []
     for point in view.withheld:
         reason = point.client.reason or "the client was the bottleneck"
@@ -66,4 +74,4 @@ def quality(view: View) -> Section | None:
     body = (
         table(["load", "arm", "what"], rows, caption="What went wrong", words=(0, 1, 2)) if rows else Safe("")
     )
-    return Section("quality", "The measurement itself", " ".join(parts), body)
+    return Section("quality", "The measurement itself", said, body)

@@ -55,7 +55,7 @@ def speed_ups(view: View) -> Section | None:
     if not view.comparisons:
         return None
     axis = IntervalAxis.over(row.ratio for row in view.comparisons)
-    body = [_group(view, axis, list(rows)) for _, rows in groupby(_ordered(view), key=_pair)]
+    body = [_group(view, axis, list(rows)) for _, rows in groupby(ordered(view), key=_pair)]
     categories = [row for row in view.comparisons if row.categories]
     if categories:
         body.append(folded("By category of prompt", *(_categories(view, row) for row in categories)))
@@ -66,7 +66,8 @@ def _pair(row: ComparisonRecord) -> tuple[str, str]:
     return row.faster, row.slower
 
 
-def _ordered(view: View) -> list[ComparisonRecord]:
+def ordered(view: View) -> list[ComparisonRecord]:
+    """The headline's pair first, controls last, each pair by load."""
     first = chief(view)
     order = {arm.name: at for at, arm in enumerate(view.arms)}
 
@@ -137,7 +138,7 @@ def _range(view: View) -> str:
     first = chief(view)
     if first is None:
         return ""
-    rows = [row for row in _ordered(view) if _pair(row) == _pair(first)]
+    rows = [row for row in ordered(view) if _pair(row) == _pair(first)]
     shown = sum(row.ratio.shown for row in rows)
     names = f"{view.label(first.faster)} over {view.label(first.slower)}"
     if len(rows) == 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from peagle_sm.measure.records import CheckRecord, ComparisonRecord, Load
 from peagle_sm.measure.report import words
@@ -20,11 +20,15 @@ _CLAIMS = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """``headline`` is the sentence, ``figure`` the part to stress; ``limits`` say how far it reaches."""
+    """``headline`` is the sentence, ``figure`` the part to stress, ``second`` the other end of the loads.
+
+    ``limits`` say how far it reaches; that weights or figures are not a real model's stands first.
+    """
 
     headline: str
     figure: str
     limits: tuple[str, ...]
+    second: str = ""
 
 
 def chief(view: View) -> ComparisonRecord | None:
@@ -43,9 +47,16 @@ def _modes(view: View, row: ComparisonRecord) -> tuple[str, str]:
 
 def verdict(view: View) -> Verdict:
     """What the files say, in one sentence; what is missing is not made up for."""
+    said = _verdict(view)
+    mark = view.watermark
+    return replace(said, limits=(mark, *said.limits)) if mark else said
+
+
+def _verdict(view: View) -> Verdict:
     row = chief(view)
     if row is not None:
-        return Verdict(claim(view, row), words.ratio(row.ratio.value), limits(view, row))
+        figure = words.ratio(row.ratio.value)
+        return Verdict(claim(view, row), figure, limits(view, row), _other_end(view, row))
     if view.points:
         return _of_points(view)
     if view.fits:
@@ -55,6 +66,18 @@ def verdict(view: View) -> Verdict:
     if view.checks:
         return Verdict(checked(view.checks), "", ())
     return Verdict("Nothing was measured", "", ("the file holds no point, comparison, fit or check",))
+
+
+def _other_end(view: View, row: ComparisonRecord) -> str:
+    """The same pair at the greatest load: a gain at c=1 may be gone there."""
+    pair = row.faster, row.slower
+    rows = [each for each in view.comparisons if (each.faster, each.slower) == pair]
+    last = max(rows, key=lambda each: (each.load.kind == row.load.kind, load_value(each.load)))
+    if last.load == row.load:
+        return ""
+    if not last.ratio.shown:
+        return f"No difference shown at {last.load.label}: {words.with_span(last.ratio)}."
+    return f"{words.with_span(last.ratio)} at {last.load.label}."
 
 
 def claim(view: View, row: ComparisonRecord) -> str:

@@ -24,7 +24,7 @@ from peagle_sm.measure.result_file import Results
 _ORDER = {"none": 0, "eagle3": 1, "p-eagle": 2, "unknown": 3}
 STAND_IN = "small stand-in weights"
 STAND_IN_WORDS = (
-    "Small stand-in weights. These figures compare the modes on the machine named below; they say nothing"
+    "Small stand-in weights. These figures compare the modes on the machine that ran them; they say nothing"
     " about a large model on a GPU."
 )
 
@@ -70,6 +70,22 @@ class View:
         """The arm of that name; one of unknown mode where the file does not describe it."""
         found = next((arm for arm in self.arms if arm.name == name), None)
         return found or ArmRecord(name, "unknown", None, "")
+
+    def name_of(self, *modes: str) -> str:
+        """The name of the first arm of the first of ``modes`` that has one.
+
+        Raises:
+            SpecError: no arm has any of these modes.
+        """
+        for mode in modes:
+            for arm in self.arms:
+                if arm.mode == mode and not arm.control:
+                    return arm.name
+        raise SpecError(
+            f"no arm of mode {' or '.join(modes)} was measured;"
+            f" found: {', '.join(arm.name for arm in self.arms) or 'none'}",
+            next_step="name the arms with --head and --baseline",
+        )
 
     def label(self, name: str) -> str:
         """What the report calls an arm."""

@@ -58,3 +58,10 @@ def usd(value: float | None) -> str:
 def plural(count: int, word: str) -> str:
     """``1 prompt``, ``96 prompts``."""
     return f"{count:,} {word}" + ("" if count == 1 else "s")
+
+
+def tokens(millions: float | None) -> str:
+    """``12.0 million``, ``5.09 billion``."""
+    if millions is None:
+        return DASH
+    return f"{number(millions)} million" if millions < 1000 else f"{number(millions / 1000)} billion"

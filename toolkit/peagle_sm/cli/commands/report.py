@@ -1,0 +1,79 @@
+"""`peagle-sm report`: results files as one page, as Markdown, and as a summary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from peagle_sm.cli.lazy import Command
+from peagle_sm.cli.options import global_options
+from peagle_sm.cli.output import emit, note
+from peagle_sm.cli.state import State
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command(cls=Command)
+@click.argument("files", metavar="FILE…", nargs=-1, required=True, type=_FILE)
+@click.option("--html", "page", type=_FILE, help="Write the page here: one file, with its data inside.")
+@click.option("--markdown", is_flag=True, help="Print Markdown for a pull request in place of the summary.")
+@click.option("--title", help="What the report is called.  [default: P-EAGLE report]")
+@global_options
+@click.pass_obj
+def report(
+    state: State, files: tuple[Path, ...], page: Path | None, markdown: bool, title: str | None
+) -> None:
+    """Show what results files say: a summary here, a page, or Markdown.
+
+    FILE is what bench, compare, tune or verify wrote, or a page that this command wrote: its data is
+    inside. Several files make one report. Exit code 2 when a file cannot be read as results.
+    """
+    from dataclasses import asdict
+
+    from peagle_sm.cli.report_text import render_report
+    from peagle_sm.measure.report.markdown import markdown as as_markdown
+    from peagle_sm.measure.report.page import html_page
+    from peagle_sm.measure.report.reading import read_files
+    from peagle_sm.measure.report.verdict import verdict
+    from peagle_sm.measure.report.view import view_of
+
+    results = read_files(files)
+    view = view_of(results)
+    for warning in view.warnings:
+        note(state, f"warning: {warning}")
+    if page is not None:
+        _write(page, html_page(results, title=title))
+        note(state, f"wrote {page}")
+    if markdown:
+        click.echo(as_markdown(results, title=title), nl=False)
+        return
+    emit(
+        state,
+        table=lambda: render_report(view),
+        data=lambda: {
+            **asdict(verdict(view)),
+            "stand_in_weights": view.stand_in,
+            "html": str(page) if page else None,
+        },
+        names=[str(page)] if page else [],
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all: a browser may have the old page open.
+
+    Raises:
+        SpecError: the place cannot be written to.
+    """
+    from peagle_sm.core.errors import SpecError
+
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        raise SpecError(
+            f"--html {path}: {error.strerror}", next_step="name a place you may write to"
+        ) from error

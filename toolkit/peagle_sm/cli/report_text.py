@@ -1,0 +1,48 @@
+"""A report and a cost sheet as a terminal shows them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from peagle_sm.cli.table import render_table
+
+if TYPE_CHECKING:
+    from peagle_sm.measure.report.rows import Rows
+    from peagle_sm.measure.report.view import View
+
+
+def render_report(view: View) -> str:
+    """The verdict with how far it reaches, then every table that has rows."""
+    from peagle_sm.measure.report import rows
+    from peagle_sm.measure.report.proof import trust
+    from peagle_sm.measure.report.verdict import checked, verdict
+
+    said = verdict(view)
+    first = [*cautions(view), said.headline]
+    first += [f"  {line}" for line in (said.second, "; ".join(said.limits)) if line]
+    blocks = ["\n".join(first)]
+    for table in (rows.ratios(view), rows.points(view), rows.best_k(view), rows.checks(view)):
+        if table is not None:
+            blocks.append(render_rows(table))
+    if view.checks:
+        blocks.append(checked(view.checks))
+    if told := trust(view):
+        blocks.append(told)
+    return "\n\n".join(blocks)
+
+
+def cautions(view: View) -> list[str]:
+    """What must be read before any figure."""
+    from peagle_sm.measure.report.view import STAND_IN_WORDS
+
+    told = [f"SYNTHETIC DATA: {view.synthetic}"] if view.synthetic else []
+    return told + (
+        [STAND_IN_WORDS.replace("Small stand-in weights.", "SMALL STAND-IN WEIGHTS.")]
+        if view.stand_in
+        else []
+    )
+
+
+def render_rows(table: Rows) -> str:
+    """Aligned columns, figures to the right."""
+    return render_table(table.heads, table.rows, right=table.figures)
