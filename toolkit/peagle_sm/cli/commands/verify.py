@@ -1,0 +1,186 @@
+"""`peagle-sm verify`: are the answers of an endpoint with speculation the target's own?"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from peagle_sm.cli.lazy import Command
+from peagle_sm.cli.options import global_options
+from peagle_sm.cli.output import emit, note
+from peagle_sm.cli.state import State
+
+if TYPE_CHECKING:
+    from peagle_sm.measure.records import CheckRecord, Record
+    from peagle_sm.measure.verify.setup import Side
+
+_NAMES = "greedy,sampled,logprobs,stop-strings,seeds,streaming,json-schema,tool-calls,long-context"
+
+
+@click.command(cls=Command)
+@click.argument("endpoint")
+@click.option("--baseline", required=True, metavar="ENDPOINT", help="The same target without speculation.")
+@click.option("--component", help="The inference component of ENDPOINT to ask.")
+@click.option("--baseline-component", help="The inference component of the baseline to ask.")
+@click.option(
+    "--workload", default="humaneval", show_default=True, help="As `bench` takes it: a name, or a file."
+)
+@click.option("--prompts", type=click.IntRange(min=1), help="How many prompts.  [default: 164; --quick: 32]")
+@click.option(
+    "--max-tokens", type=click.IntRange(min=2), help="Of a greedy answer.  [default: 256; --quick: 96]"
+)
+@click.option("--concurrency", type=click.IntRange(1, 128), default=8, show_default=True)
+@click.option("--checks", metavar="LIST", help=f"Only these, separated by commas.  [default: {_NAMES}]")
+@click.option("--quick", is_flag=True, help="A fifth of the tokens: faults must be grosser to be seen.")
+@click.option("--allow-undecided", is_flag=True, help="Exit 0 although a check could not be decided.")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Chooses prompts, seeds and stop strings."
+)
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the results file here.")
+@global_options
+@click.pass_obj
+def verify(
+    state: State,
+    endpoint: str,
+    baseline: str,
+    component: str | None,
+    baseline_component: str | None,
+    workload: str,
+    prompts: int | None,
+    max_tokens: int | None,
+    concurrency: int,
+    checks: str | None,
+    quick: bool,
+    allow_undecided: bool,
+    seed: int,
+    out: Path | None,
+) -> None:
+    """Check that an endpoint's answers are the target's own.
+
+    ENDPOINT and the baseline are names of endpoints, or http(s) URLs of a bare vLLM. Greedy answers must
+    equal the baseline's, or differ by no more than the baseline differs from itself; samples must come as
+    often as the baseline's probabilities say; tool calls, JSON by schema, long prompts, log-probabilities,
+    stop strings, seeds and streaming are each compared. A check that cannot tell says so: it never passes.
+
+    Exit code 0 when all checks passed, 12 when one failed, 13 when none failed and one could not be decided.
+    """
+    with _measure_extra():
+        from peagle_sm.measure.result_file import ResultWriter
+        from peagle_sm.measure.verify import setup
+        from peagle_sm.measure.verify.lab import Lab, Options
+        from peagle_sm.measure.verify.run import verify as run
+    from peagle_sm.cli.connect import open_session
+    from peagle_sm.cli.verify_text import checks_data, render_checks
+    from peagle_sm.measure.endpoint_arm import is_url
+
+    wanted = _chosen(checks)
+    chosen = setup.QUICK if quick else Options()
+    options = replace(chosen, max_tokens=max_tokens or chosen.max_tokens, concurrency=concurrency, seed=seed)
+    source, bodies = setup.load_prompts(workload, _count(prompts, quick, workload), seed)
+    session = None if is_url(endpoint) and is_url(baseline) else open_session(state)
+    plain = setup.open_side(session, baseline, baseline_component)
+    setup.demand_plain(plain.described)
+    mine = setup.open_side(session, endpoint, component)
+    head = setup.header(mine.described, plain.described, source, options, wanted)
+    _announce(state, mine, plain, setup.tokens_asked(options, len(bodies)))
+    records: list[CheckRecord] = []
+    with ExitStack() as closing:
+        keep = closing.enter_context(ResultWriter(out)).append if out is not None else _forget
+        for line in (head, mine.described.arm, plain.described.arm):
+            keep(line)
+        lab = Lab(plain.engine, mine.engine, options)
+        for record in run(lab, bodies, wanted, lambda text: note(state, text)):
+            records.append(record)
+            keep(record)
+    stand_in = head.stand_in_weights
+    emit(
+        state,
+        table=lambda: render_checks(records, stand_in),
+        data=lambda: checks_data(records, endpoint, baseline, stand_in),
+        names=[each.name for each in records if not each.passed],
+    )
+    _conclude(records, allow_undecided)
+
+
+def _forget(record: Record) -> None:
+    """No file was asked for."""
+
+
+def _measure_extra() -> ExitStack:
+    """Turn a package that is not installed into the command that installs it."""
+    from peagle_sm.core.errors import NotFound
+
+    stack = ExitStack()
+
+    def explain(kind: object, error: BaseException | None, trace: object) -> bool:
+        if isinstance(error, ModuleNotFoundError):
+            raise NotFound(
+                f"the Python package {error.name!r} is not installed, and measuring needs it",
+                next_step='pip install "peagle-sm[measure]"',
+            ) from error
+        return False
+
+    stack.push(explain)
+    return stack
+
+
+def _chosen(checks: str | None) -> tuple[str, ...]:
+    from peagle_sm.core.errors import SpecError
+
+    known = tuple(_NAMES.split(","))
+    asked = [name.strip() for name in checks.split(",") if name.strip()] if checks else list(known)
+    unknown = [name for name in asked if name not in known]
+    if unknown or not asked:
+        raise SpecError(
+            f"--checks: found {', '.join(unknown) or 'none'}; allowed: {', '.join(known)}",
+            next_step="correct the names, or leave --checks out for all of them",
+        )
+    return tuple(name for name in known if name in asked)
+
+
+def _count(prompts: int | None, quick: bool, workload: str) -> int | None:
+    """HumanEval has 164; of any other workload all prompts, unless a number is given."""
+    from peagle_sm.measure.verify.setup import PROMPTS, QUICK_PROMPTS
+
+    if prompts is not None:
+        return prompts
+    if quick:
+        return QUICK_PROMPTS
+    return PROMPTS if workload == "humaneval" else None
+
+
+def _announce(state: State, mine: Side, plain: Side, tokens: int) -> None:
+    from peagle_sm.cli.words import usd
+
+    rates = [side.described.arm.usd_per_hour for side in (mine, plain)]
+    price = (
+        f"{sum(rate for rate in rates if rate is not None):,.2f} USD/hour" if None not in rates else usd(None)
+    )
+    note(state, f"about {tokens:,} output tokens from the endpoint and twice that from the baseline, at most")
+    note(state, f"both bill {price} together, verified or not; nothing is deployed or deleted")
+    if mine.described.arm.mode == "none":
+        note(state, "the endpoint runs without speculation too: this compares the target with itself")
+
+
+def _conclude(records: list[CheckRecord], allow_undecided: bool) -> None:
+    from peagle_sm.cli.verify_text import conclusion
+    from peagle_sm.core.errors import OutputsDiffer, Undecided
+
+    failed = [each.name for each in records if each.passed is False]
+    open_ = [each.name for each in records if each.passed is None]
+    if failed:
+        raise OutputsDiffer(
+            conclusion(records),
+            next_step="serve without speculation until this is understood; the examples name what to repeat",
+            details={"failed": failed, "undecided": open_},
+        )
+    if open_ and not allow_undecided:
+        raise Undecided(
+            conclusion(records),
+            next_step="set up what is missing, leave these out (--checks), or accept it (--allow-undecided)",
+            details={"undecided": open_},
+        )

@@ -1,0 +1,166 @@
+"""What an engine answered and how the target sees each token of it; pure, from vLLM's own JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+READ_LOGPROBS = 2  #: the likeliest two tokens at each position: what a margin needs
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer; ``logprobs`` and ``others`` are what the engine itself said while it wrote (may be empty).
+
+    ``others[t]`` is the log-probability of the likeliest token other than the one written at t.
+    """
+
+    text: str
+    ids: tuple[int, ...]
+    finish_reason: str | None
+    stop_reason: str | int | None = None
+    output_tokens: int | None = None  #: as ``usage`` says
+    logprobs: tuple[float, ...] = ()
+    others: tuple[float, ...] = ()
+    acceptance_length: float | None = None
+    tool_calls: tuple[tuple[str, str], ...] = ()  #: name and arguments, as text
+
+    @property
+    def margins(self) -> tuple[float, ...]:
+        """Log-probability of each token less that of the best other; empty where the engine did not say."""
+        return tuple(a - b for a, b in zip(self.logprobs, self.others, strict=True))
+
+
+@dataclass(frozen=True)
+class Scored:
+    """An answer as the plain target sees it: both tuples hold natural logarithms, one per token."""
+
+    answer: Answer
+    logprobs: tuple[float, ...]
+    others: tuple[float, ...]
+    gaps: tuple[float, ...] = field(
+        init=False
+    )  #: how much likelier the target's best token is; 0 for its own
+
+    def __post_init__(self) -> None:
+        pairs = zip(self.logprobs, self.others, strict=True)
+        object.__setattr__(self, "gaps", tuple([b - a if b > a else 0.0 for a, b in pairs]))
+
+    @property
+    def margins(self) -> tuple[float, ...]:
+        """Log-probability of each token less that of the best other: negative where that is likelier."""
+        return tuple(a - b for a, b in zip(self.logprobs, self.others, strict=True))
+
+
+def parse_answer(document: Mapping[str, Any]) -> Answer:
+    """Read a whole answer to a completion or chat request.
+
+    Raises:
+        ValueError: it holds no choice.
+    """
+    choices = document.get("choices") or []
+    if not choices:
+        raise ValueError(f"the answer holds no choice, only {sorted(document)}")
+    choice = choices[0]
+    message = choice.get("message") or {}
+    logprobs, others = _own_logprobs(choice.get("logprobs"))
+    return Answer(
+        text=choice.get("text") or message.get("content") or "",
+        ids=tuple(choice.get("token_ids") or ()),
+        finish_reason=choice.get("finish_reason"),
+        stop_reason=choice.get("stop_reason"),
+        output_tokens=(document.get("usage") or {}).get("completion_tokens"),
+        logprobs=logprobs,
+        others=others,
+        acceptance_length=_acceptance_length(document),
+        tool_calls=tuple(_calls(message.get("tool_calls") or ())),
+    )
+
+
+def join_stream(documents: Iterable[Mapping[str, Any]]) -> Answer:
+    """Put the chunks of a streamed answer together, in their order."""
+    text: list[str] = []
+    ids: list[int] = []
+    calls: dict[int, list[str]] = {}
+    reason: str | None = None
+    stop: str | int | None = None
+    last: Mapping[str, Any] = {}
+    for document in documents:
+        if document.get("usage"):
+            last = document
+        for choice in (document.get("choices") or [])[:1]:
+            delta = choice.get("delta") or {}
+            text.append(choice.get("text") or delta.get("content") or "")
+            ids += choice.get("token_ids") or ()
+            reason = choice.get("finish_reason") or reason
+            stop = choice.get("stop_reason") if choice.get("stop_reason") is not None else stop
+            _add_calls(calls, delta.get("tool_calls") or ())
+    return Answer(
+        text="".join(text),
+        ids=tuple(ids),
+        finish_reason=reason,
+        stop_reason=stop,
+        output_tokens=(last.get("usage") or {}).get("completion_tokens"),
+        acceptance_length=_acceptance_length(last),
+        tool_calls=tuple((name, arguments) for _, (name, arguments) in sorted(calls.items())),
+    )
+
+
+def _add_calls(calls: dict[int, list[str]], deltas: Sequence[Mapping[str, Any]]) -> None:
+    for delta in deltas:
+        parts = calls.setdefault(int(delta.get("index") or 0), ["", ""])
+        function = delta.get("function") or {}
+        parts[0] += function.get("name") or ""
+        parts[1] += function.get("arguments") or ""
+
+
+def _calls(calls: Sequence[Mapping[str, Any]]) -> Iterable[tuple[str, str]]:
+    for call in calls:
+        function = call.get("function") or {}
+        yield str(function.get("name") or ""), str(function.get("arguments") or "")
+
+
+def _acceptance_length(document: Mapping[str, Any]) -> float | None:
+    metrics = document.get("metrics") or (document.get("usage") or {}).get("metrics") or {}
+    value = (metrics.get("speculative_decoding") or {}).get("mean_acceptance_length")
+    return None if value is None else float(value)
+
+
+def _own_logprobs(told: Mapping[str, Any] | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The completion's ``logprobs``; tokens are told apart by id (``return_tokens_as_token_ids``)."""
+    if not told or told.get("token_logprobs") is None:
+        return (), ()
+    chosen = tuple(float(value) for value in told["token_logprobs"])
+    others = tuple(
+        max((float(value) for name, value in (top or {}).items() if name != token), default=-math.inf)
+        for token, top in zip(told["tokens"], told["top_logprobs"], strict=True)
+    )
+    return chosen, others
+
+
+def parse_scores(
+    document: Mapping[str, Any], prompt_tokens: int, ids: Sequence[int]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Read ``prompt_logprobs`` of a request whose prompt was ``prompt_tokens`` tokens and then ``ids``.
+
+    Returns:
+        For each of ``ids``: its log-probability, and that of the likeliest other token.
+
+    Raises:
+        ValueError: the engine sent none, or not one for each token.
+    """
+    choice = (document.get("choices") or [{}])[0]
+    entries = choice.get("prompt_logprobs") or document.get("prompt_logprobs")
+    if entries is None:
+        raise ValueError("the engine sent no prompt_logprobs")
+    if len(entries) != prompt_tokens + len(ids):
+        raise ValueError(f"{len(entries)} prompt_logprobs for {prompt_tokens + len(ids)} tokens")
+    logprobs, others = [], []
+    for token, entry in zip(ids, entries[prompt_tokens:], strict=True):
+        mine = str(token)
+        logprobs.append(float(entry[mine]["logprob"]))
+        rest = [float(told["logprob"]) for name, told in entry.items() if name != mine]
+        others.append(max(rest, default=-math.inf))
+    return tuple(logprobs), tuple(others)

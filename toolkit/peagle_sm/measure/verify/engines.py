@@ -1,0 +1,205 @@
+"""The two sides of a verification, asked through their own API: an endpoint of SageMaker, or a bare vLLM."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any, Protocol
+
+from peagle_sm.aws.errors import aws_errors
+from peagle_sm.aws.refusals import Asked, refusal
+from peagle_sm.aws.session import RUNTIME_READ_TIMEOUT_S, Session
+from peagle_sm.aws.sse import SseParser
+from peagle_sm.core.errors import NotFound, ServiceFault, SpecError, StreamError
+from peagle_sm.measure.verify.answers import Answer, join_stream, parse_answer
+from peagle_sm.service import Endpoint, connect
+from peagle_sm.service.invocation import Sender
+
+Body = Mapping[str, Any]
+
+
+class Engine(Protocol):
+    """One side; both methods may be called from several threads."""
+
+    name: str
+
+    def ask(self, body: Body) -> Mapping[str, Any]:
+        """Return the whole answer, as the engine's JSON.
+
+        Raises:
+            SpecError: the engine refuses the request as wrong.
+            ServiceFault: it failed, or no answer came.
+        """
+
+    def stream(self, body: Body) -> list[Mapping[str, Any]]:
+        """Return all events of a streamed answer; raises StreamError too, where the stream is cut."""
+
+
+class EndpointEngine:
+    """An endpoint of SageMaker (or the local one)."""
+
+    def __init__(self, session: Session, name: str, component: str | None = None) -> None:
+        self.name = name
+        self._session = session
+        self._component = component
+        self._endpoint: Endpoint = connect(name, session=session)
+        self._sender = Sender(session, name)
+
+    def ask(self, body: Body) -> Mapping[str, Any]:
+        """See `Engine`."""
+        return self._endpoint.invoke(body, component=self._component).raw
+
+    def stream(self, body: Body) -> list[Mapping[str, Any]]:
+        """See `Engine`; all events, since tool calls and token ids are not in the toolkit's own chunks."""
+        encoded = _encode(_streaming(body))
+        return self._sender.send(lambda named: self._streamed(encoded, named), self._component)
+
+    def _streamed(self, encoded: bytes, component: str | None) -> list[Mapping[str, Any]]:
+        from botocore.exceptions import ClientError
+
+        operation = "InvokeEndpointWithResponseStream"
+        addressed = {"InferenceComponentName": component} if component is not None else {}
+        client = self._session.client("sagemaker-runtime")
+        with aws_errors(operation, self._session.local_url):
+            try:
+                answer = client.invoke_endpoint_with_response_stream(
+                    EndpointName=self.name, ContentType="application/json", Body=encoded, **addressed
+                )
+            except ClientError as error:
+                raise refusal(error, Asked(self._session, operation, self.name, component)) from error
+        parts = (event.get("PayloadPart", {}).get("Bytes", b"") for event in answer["Body"])
+        return read_events(parts)
+
+
+class UrlEngine:
+    """A vLLM server reached over plain HTTP; ``url`` is its root, or ends in /invocations."""
+
+    def __init__(self, url: str) -> None:
+        self.name = url
+        root = url.rstrip("/").removesuffix("/invocations").removesuffix("/v1")
+        self._url = f"{root}/invocations"
+        # A proxy of the environment is not for a server that is named by its URL.
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def ask(self, body: Body) -> Mapping[str, Any]:
+        """See `Engine`."""
+        document = {**body, "stream": False}
+        document.pop("stream_options", None)
+        with closing(self._post(document)) as response:
+            answer = json.loads(response.read())
+        if not isinstance(answer, Mapping) or not answer.get("choices"):
+            raise ServiceFault(
+                f"{self._url}: the answer is not an OpenAI completion", code="UnexpectedAnswer"
+            )
+        return answer
+
+    def stream(self, body: Body) -> list[Mapping[str, Any]]:
+        """See `Engine`."""
+        with closing(self._post(_streaming(body))) as response:
+            return read_events(iter(lambda: response.read1(65536), b""))
+
+    def _post(self, body: Body) -> Any:
+        request = urllib.request.Request(
+            self._url, _encode(body), {"Content-Type": "application/json"}, method="POST"
+        )
+        try:
+            return self._opener.open(request, timeout=RUNTIME_READ_TIMEOUT_S)
+        except urllib.error.HTTPError as error:
+            said = error.read().decode(errors="replace")[:500]
+            if 400 <= error.code < 500 and error.code != 404:
+                raise SpecError(f"the engine refuses the request ({error.code}): {said}") from error
+            if error.code == 404:
+                raise NotFound(
+                    f"{self._url} does not exist (404)", next_step="give the root URL of a vLLM server"
+                ) from error
+            raise ServiceFault(f"{self._url}: the engine failed ({error.code}): {said}") from error
+        except (urllib.error.URLError, OSError) as error:
+            raise ServiceFault(
+                f"{self._url} does not answer: {error}", next_step="check the URL, and that vLLM serves"
+            ) from error
+
+
+def _streaming(body: Body) -> dict[str, Any]:
+    return {**body, "stream": True, "stream_options": {"include_usage": True}}
+
+
+def _encode(body: Body) -> bytes:
+    return json.dumps(body, ensure_ascii=False).encode()
+
+
+def read_events(parts: Iterator[bytes]) -> list[Mapping[str, Any]]:
+    """The JSON events of a stream up to [DONE].
+
+    Raises:
+        StreamError: it broke, carries an error, or ended before [DONE] and before a finish_reason.
+    """
+    parser, found = SseParser(), list[Mapping[str, Any]]()
+    try:
+        for part in parts:
+            for event in parser.feed(part):
+                if event.strip() == b"[DONE]":
+                    return found
+                found.append(_document(event))
+    except StreamError:
+        raise
+    except Exception as error:  # whatever the transport raises in mid-stream, the answer is cut
+        raise _cut(found, f"the stream broke: {error}") from error
+    if join_stream(found).finish_reason is None:
+        raise _cut(found, "the stream ended before the answer did: no finish_reason and no [DONE] came")
+    return found
+
+
+def _document(event: bytes) -> Mapping[str, Any]:
+    document = json.loads(event)
+    if not isinstance(document, Mapping) or document.get("error"):
+        raise StreamError(
+            f"the engine reported an error in the stream: {event[:300].decode(errors='replace')}"
+        )
+    return document
+
+
+def _cut(found: Sequence[Mapping[str, Any]], message: str) -> StreamError:
+    return StreamError(message, partial_text=join_stream(found).text)
+
+
+def ask_all(
+    engine: Engine, bodies: Sequence[Body], at_once: int, tick: Callable[[], None] = lambda: None
+) -> list[Answer]:
+    """Send all, ``at_once`` at a time, and return the answers in their order."""
+    return [parse_answer(document) for document in ask_raw(engine, bodies, at_once, tick)]
+
+
+def ask_raw(
+    engine: Engine, bodies: Sequence[Body], at_once: int, tick: Callable[[], None] = lambda: None
+) -> list[Mapping[str, Any]]:
+    """As `ask_all`, with the engine's own documents."""
+
+    def one(body: Body) -> Mapping[str, Any]:
+        answer = engine.ask(body)
+        tick()
+        return answer
+
+    with ThreadPoolExecutor(max_workers=max(1, at_once)) as pool:
+        waiting = [pool.submit(one, body) for body in bodies]
+        try:
+            return [each.result() for each in waiting]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # one failed: the rest need not be sent
+            raise
+
+
+def stream_all(engine: Engine, bodies: Sequence[Body], at_once: int) -> list[Answer | StreamError]:
+    """Stream all, ``at_once`` at a time; a stream that breaks is returned as its error."""
+
+    def one(body: Body) -> Answer | StreamError:
+        try:
+            return join_stream(engine.stream(body))
+        except StreamError as error:
+            return error
+
+    with ThreadPoolExecutor(max_workers=max(1, at_once)) as pool:
+        return list(pool.map(one, bodies))

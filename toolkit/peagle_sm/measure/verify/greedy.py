@@ -1,0 +1,185 @@
+"""Greedy answers: equal where the baseline is exact, else each token judged under the baseline. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from peagle_sm.measure.verify.answers import Answer, Scored
+from peagle_sm.measure.verify.figures import (
+    ALPHA,
+    excess_found,
+    fisher_greater,
+    fisher_rate_found,
+    rate_found,
+    self_normalised,
+    self_normalised_limit,
+)
+from peagle_sm.measure.verify.floor import Floor, differs_from_itself
+from peagle_sm.measure.verify.verdict import Verdict, counted, percent, undecided
+
+
+@dataclass(frozen=True)
+class GreedyCase:
+    """One prompt: two greedy answers of the baseline at different batch shapes, and the candidate's."""
+
+    prompt_id: str
+    first: Scored
+    repeat: Scored
+    candidate: Scored
+
+
+def judge_greedy(cases: Sequence[GreedyCase], floor: Floor, max_tokens: int) -> Verdict:
+    """Whether the candidate's greedy answers are the target's own.
+
+    Faults: a broken shape (`shape_faults`); where the floor is exact, any difference beyond a tie of the
+    arithmetic; elsewhere any gap above ``floor.delta``, more prompts diverging than of the baseline (Fisher),
+    or more tokens per prompt that are not the target's best (self-normalised sum over prompts).
+    """
+    if not cases:
+        return undecided("no prompt was answered by both")
+    ends = ends_of(cases)
+    shape = [f"{c.prompt_id}: {f}" for c in cases for f in shape_faults(c.candidate.answer, ends, max_tokens)]
+    differing = [case for case in cases if case.candidate.answer.ids != case.first.answer.ids]
+    tokens = sum(len(case.candidate.answer.ids) for case in cases)
+    figures: dict[str, float] = {
+        "prompts": len(cases),
+        "tokens": tokens,
+        "equal_prompts": len(cases) - len(differing),
+        "broken_shapes": len(shape),
+        "noise_nats": floor.noise,
+        "delta_nats": floor.delta,
+        "exact": floor.exact,
+    }
+    if floor.exact:
+        return _exact(cases, differing, shape, floor, figures)
+    return _noisy(cases, differing, shape, floor, figures)
+
+
+def ends_of(cases: Sequence[GreedyCase]) -> frozenset[int]:
+    """The tokens with which the baseline ends an answer of its own accord."""
+    own = (scored.answer for case in cases for scored in (case.first, case.repeat))
+    return frozenset(a.ids[-1] for a in own if a.ids and a.finish_reason == "stop" and a.stop_reason is None)
+
+
+def shape_faults(answer: Answer, ends: frozenset[int], max_tokens: int) -> list[str]:
+    """What no sampling and no arithmetic explains: counts and endings that contradict each other."""
+    count, found = len(answer.ids), []
+    if answer.output_tokens is not None and answer.output_tokens != count:
+        found.append(f"usage counts {answer.output_tokens} tokens, {count} came")
+    if answer.finish_reason == "length" and count != max_tokens:
+        found.append(f"ended for length after {count} of {max_tokens} tokens")
+    own_end = answer.finish_reason == "stop" and answer.stop_reason is None
+    if own_end and ends and count and answer.ids[-1] not in ends:
+        found.append(f"ended after {count} tokens without an end token")
+    if any(token in ends for token in answer.ids[:-1]):
+        found.append("went on after an end token")
+    if answer.finish_reason not in ("stop", "length"):
+        found.append(f"finish_reason is {answer.finish_reason!r}")
+    return found
+
+
+def first_difference(case: GreedyCase) -> int:
+    """The position of the first token that differs from the baseline's first answer."""
+    pairs = enumerate(zip(case.first.answer.ids, case.candidate.answer.ids, strict=False))
+    shorter = min(len(case.first.answer.ids), len(case.candidate.answer.ids))
+    return next((at for at, (a, b) in pairs if a != b), shorter)
+
+
+def gap_at(case: GreedyCase, at: int) -> float:
+    """The candidate's gap there; infinite where its answer has ended and the baseline's has not."""
+    return case.candidate.gaps[at] if at < len(case.candidate.gaps) else float("inf")
+
+
+def _example(case: GreedyCase, at: int) -> str:
+    return f"{case.prompt_id}: token {at + 1} lies {gap_at(case, at):.4g} nats below the target's best"
+
+
+def _exact(
+    cases: Sequence[GreedyCase],
+    differing: Sequence[GreedyCase],
+    shape: Sequence[str],
+    floor: Floor,
+    figures: dict[str, float],
+) -> Verdict:
+    # After a tie the two go different ways, so the rest of the answer is judged by its own gaps.
+    tied = [case for case in differing if _only_ties(case, floor.tie)]
+    wrong = [case for case in differing if case not in tied]
+    figures |= {"ties": len(tied), "wrong_prompts": len(wrong)}
+    said = f"{len(cases) - len(differing)} of {counted(len(cases), 'prompt')} answered token for token alike"
+    if tied:
+        said += f", {len(tied)} after a tie within {floor.tie:.1g} nats"
+    if wrong:
+        said += f", {len(wrong)} otherwise"
+    if shape:
+        said += f"; {counted(len(shape), 'answer')} contradict themselves"
+    tokens = int(figures["tokens"])
+    power = (
+        f"{floor.words}. One altered, lost or doubled token anywhere in {tokens:,} is caught, a tie within "
+        f"{floor.tie:.1g} nats excepted; a fault that strikes by chance is met with 90% if it touches "
+        f"{percent(rate_found(tokens))} of tokens"
+    )
+    examples = [*shape, *(_example(case, first_difference(case)) for case in wrong)]
+    return Verdict(not wrong and not shape, said, power, figures, examples)
+
+
+def _only_ties(case: GreedyCase, tie: float) -> bool:
+    candidate = case.candidate
+    return gap_at(case, first_difference(case)) <= tie and max(candidate.gaps, default=0.0) <= tie
+
+
+def _noisy(
+    cases: Sequence[GreedyCase],
+    differing: Sequence[GreedyCase],
+    shape: Sequence[str],
+    floor: Floor,
+    figures: dict[str, float],
+) -> Verdict:
+    beyond = [(case, at) for case in cases for at, gap in enumerate(case.candidate.gaps) if gap > floor.delta]
+    own = sum(differs_from_itself(case.first, case.repeat) for case in cases)
+    p = fisher_greater(len(differing), len(cases), own, len(cases))
+    flips = [_flips(case.candidate) for case in cases]
+    own_flips = [(_flips(case.first) + _flips(case.repeat)) / 2 for case in cases]
+    z = self_normalised([mine - its for mine, its in zip(flips, own_flips, strict=True)])
+    figures |= {
+        "gaps_above_delta": len(beyond),
+        "diverging_prompts": len(differing),
+        "baseline_diverging_prompts": own,
+        "fisher_p": p,
+        "not_best_tokens": sum(flips),
+        "baseline_not_best_tokens": sum(own_flips),
+        "excess_z": z,
+    }
+    faults = list(shape) + [_example(case, at) for case, at in beyond]
+    said = f"{counted(len(differing), 'prompt')} of {len(cases)} diverge (baseline from itself: {own})"
+    said += f", {counted(len(beyond), 'token')} beyond the noise floor of {floor.delta:.2g} nats"
+    if p < ALPHA:
+        faults.append(f"more prompts diverge than the baseline's own: p = {p:.1g}")
+    if z > self_normalised_limit():
+        faults.append(f"{sum(flips)} tokens are not the target's best, the baseline's own {sum(own_flips):g}")
+    if shape:
+        said += f"; {counted(len(shape), 'answer')} contradict themselves"
+    return Verdict(not faults, said, _noisy_power(cases, floor, own, sum(own_flips)), figures, faults)
+
+
+def _flips(scored: Scored) -> int:
+    return sum([gap > 0 for gap in scored.gaps])
+
+
+def _noisy_power(cases: Sequence[GreedyCase], floor: Floor, own: int, own_flips: float) -> str:
+    rate = fisher_rate_found(len(cases), own, len(cases))
+    by_prompt = (
+        f"if they make {percent(rate)} of prompts diverge"
+        if rate is not None
+        else "never by the share of diverging prompts (too few prompts, or the baseline diverges in most)"
+    )
+    excess = excess_found(own_flips)
+    by_token = (
+        f"or number {excess} or more, each in another prompt"
+        if excess <= len(cases)
+        else "and not by their number in so few prompts"
+    )
+    return (
+        f"{floor.words}. A single token beyond it is caught; wrong choices between nearer tokens are caught "
+        f"with 90% {by_prompt}, {by_token}"
+    )

@@ -1,0 +1,67 @@
+"""Long prompts, up to the last token of the context: the same answers as the baseline's. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from peagle_sm.measure.verify.answers import Answer
+from peagle_sm.measure.verify.floor import Floor
+from peagle_sm.measure.verify.greedy import shape_faults
+from peagle_sm.measure.verify.verdict import Verdict, counted, undecided
+
+
+@dataclass(frozen=True)
+class LongCase:
+    """One prompt of ``length`` tokens, at most ``max_tokens`` asked for.
+
+    ``gaps`` are the candidate's, scored under the baseline; empty where the answers are equal or the scoring
+    was refused.
+    """
+
+    length: int
+    max_tokens: int
+    baseline: Answer
+    candidate: Answer
+    gaps: tuple[float, ...] = ()
+
+
+def judge_long_context(cases: Sequence[LongCase], floor: Floor) -> Verdict:
+    """Whether the candidate's greedy answers to long prompts are the target's own.
+
+    There are too few prompts for rates: a difference is a fault by its gap, or where the floor is exact.
+    """
+    if not cases:
+        return undecided("no prompt is longer than those of the greedy check")
+    faults, unscored = [], []
+    for case in cases:
+        ends = frozenset(case.baseline.ids[-1:]) if case.baseline.finish_reason == "stop" else frozenset()
+        found = shape_faults(case.candidate, ends, case.max_tokens)
+        if case.candidate.ids != case.baseline.ids:
+            largest = max(case.gaps, default=None)
+            limit = floor.tie if floor.exact else floor.delta
+            if largest is None:
+                unscored.append(case)
+            elif largest > limit:
+                found.append(f"a token lies {largest:.3g} nats below the target's best")
+            elif not any(case.gaps):
+                found += ["the answer ends elsewhere"] if floor.exact else []
+        faults += [f"prompt of {case.length:,} tokens: {fault}" for fault in found]
+    equal = sum(case.candidate.ids == case.baseline.ids for case in cases)
+    figures: dict[str, float] = {"prompts": len(cases), "equal_prompts": equal}
+    figures["longest_tokens"] = max(case.length + len(case.candidate.ids) for case in cases)
+    for case in cases:
+        if case.candidate.acceptance_length is not None:
+            figures[f"acceptance_length_at_{case.length}"] = case.candidate.acceptance_length
+    longest = figures["longest_tokens"]
+    said = f"{equal} of {counted(len(cases), 'prompt')} up to {longest:,.0f} tokens answered alike"
+    power = (
+        f"a gap above {floor.tie if floor.exact else floor.delta:.2g} nats on any of "
+        f"{sum(len(case.candidate.ids) for case in cases)} tokens at {len(cases)} lengths is caught; "
+        "faults that are rarer, or lie beyond the longest prompt, are not"
+    )
+    if faults:
+        return Verdict(False, f"{said}; {counted(len(faults), 'fault')}", power, figures, faults)
+    if unscored:
+        return undecided(f"{len(unscored)} answers differ and the baseline would not score them", figures)
+    return Verdict(True, said, power, figures)

@@ -1,0 +1,170 @@
+"""What is asked for each check, and the evidence it gives."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from peagle_sm.core.errors import StreamError
+from peagle_sm.measure.verify.answers import Answer, Scored
+from peagle_sm.measure.verify.floor import Floor, floor_of
+from peagle_sm.measure.verify.greedy import GreedyCase, ends_of
+from peagle_sm.measure.verify.lab import SAMPLED, WITH_LOGPROBS, Lab, Prompt, SideFailed, greedy_body
+from peagle_sm.measure.verify.long_context import LongCase
+from peagle_sm.measure.verify.seeds import SeedCase
+from peagle_sm.measure.verify.stops import StopCase, choose_stop
+from peagle_sm.measure.verify.streaming import StreamCase
+
+_CONTEXT = re.compile(r"(?:max_model_len=|maximum context length is )(\d+)")
+_SHARES = (0.25, 0.5, 0.9)  #: of the context; and once more up to its last token
+_ROOM = 32  #: tokens asked for after a long prompt
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """The greedy runs that the other checks build on."""
+
+    prompts: tuple[Prompt, ...]
+    cases: tuple[GreedyCase, ...]
+    floor: Floor
+    ends: frozenset[int]
+
+
+def probe_greedy(lab: Lab, prompts: Sequence[Prompt]) -> Greedy:
+    """Two runs of the baseline at different batch shapes and one of the candidate, all scored."""
+    wide = lab.options.concurrency
+    first = lab.greedy("baseline", prompts, wide, **WITH_LOGPROBS)
+    repeat = lab.greedy("baseline", prompts, max(1, wide // 4))
+    candidate = lab.greedy("candidate", prompts, wide)
+    runs = (lab.score(prompts, answers) for answers in (first, repeat, candidate))
+    cases = tuple(GreedyCase(p.id, *three) for p, *three in zip(prompts, *runs, strict=True))
+    floor = floor_of([case.first for case in cases], [case.repeat for case in cases])
+    return Greedy(tuple(prompts), cases, floor, ends_of(cases))
+
+
+def probe_sampled(lab: Lab, prompts: Sequence[Prompt]) -> tuple[list[Scored], list[Scored], list[Scored]]:
+    """Samples at temperature 1: the candidate's without and with a seed, and the baseline's own."""
+    options = lab.options
+    asked = [prompts[n % len(prompts)] for n in range(options.samples)]
+    bodies = [_sampled_body(p, options.sample_tokens) for p in asked]
+    seeded = [{**body, "seed": options.seed + n} for n, body in enumerate(bodies)]
+    half = len(bodies) // 2
+    own = lab.score(asked[:half], lab.ask("baseline", bodies[:half]))
+    unseeded = lab.score(asked[:half], lab.ask("candidate", bodies[:half]))
+    with_seed = lab.score(asked[half:], lab.ask("candidate", seeded[half:]))
+    return unseeded, with_seed, own
+
+
+def _sampled_body(prompt: Prompt, tokens: int) -> dict[str, Any]:
+    return {"prompt": list(prompt.ids), "max_tokens": tokens, "return_token_ids": True, **SAMPLED}
+
+
+def probe_logprobs(lab: Lab, greedy: Greedy) -> tuple[list[Scored], list[Scored]]:
+    """Greedy answers of both with what they report of their tokens, scored."""
+    some = greedy.prompts[: lab.options.features]
+    told = lab.greedy("candidate", some, lab.options.concurrency, **WITH_LOGPROBS)
+    return lab.score(some, told), [case.first for case in greedy.cases[: len(some)]]
+
+
+def probe_stops(lab: Lab, greedy: Greedy) -> list[StopCase]:
+    """Greedy requests with a stop string out of the middle of the baseline's own answer."""
+    places = random.Random(lab.options.seed)
+    chosen: list[tuple[Prompt, str, bool, str]] = []
+    for prompt, case in zip(greedy.prompts, greedy.cases, strict=True):
+        text = case.first.answer.text
+        stop = choose_stop(text, places.uniform(0.2, 0.7))
+        if stop is not None and len(chosen) < lab.options.features:
+            chosen.append((prompt, stop, len(chosen) % 3 == 2, text))
+    bodies = [
+        greedy_body(prompt, lab.options.max_tokens, stop=[stop], include_stop_str_in_output=included)
+        for prompt, stop, included, _ in chosen
+    ]
+    own, whole = lab.ask("baseline", bodies), lab.ask("candidate", bodies)
+    streamed = [_as_answer(each) for each in lab.stream("candidate", bodies)]
+    return [
+        StopCase(prompt.id, stop, included, text, *answers)
+        for (prompt, stop, included, text), *answers in zip(chosen, own, whole, streamed, strict=True)
+    ]
+
+
+def _as_answer(streamed: Answer | StreamError) -> Answer:
+    # A stream that broke has no finish_reason, which is what the check then says of it.
+    return streamed if isinstance(streamed, Answer) else Answer(streamed.partial_text, (), None)
+
+
+def probe_seeds(lab: Lab, prompts: Sequence[Prompt]) -> list[SeedCase]:
+    """Seeded samples, one request at a time, so that only the seed and the arithmetic decide."""
+    options = lab.options
+    some = [prompts[n % len(prompts)] for n in range(min(options.seeds, len(prompts)))]
+    bodies = [{**_sampled_body(p, options.feature_tokens), "seed": 1000 + n} for n, p in enumerate(some)]
+    others = [{**body, "seed": 5000 + n} for n, body in enumerate(bodies)]
+    rows = [
+        lab.ask("baseline", bodies, 1),
+        lab.ask("baseline", bodies, 1),
+        lab.ask("candidate", bodies, 1),
+        lab.ask("candidate", bodies, 1),
+        lab.ask("candidate", others, 1),
+    ]
+    return [
+        SeedCase(p.id, (first, again), (mine, once_more), other)
+        for p, first, again, mine, once_more, other in zip(some, *rows, strict=True)
+    ]
+
+
+def probe_streaming(lab: Lab, greedy: Greedy) -> list[StreamCase]:
+    """The greedy requests again, as streams of both sides."""
+    some = greedy.prompts[: lab.options.features]
+    bodies = [greedy_body(prompt, lab.options.max_tokens) for prompt in some]
+    own, mine = lab.stream("baseline", bodies), lab.stream("candidate", bodies)
+    cases = []
+    for case, its, streamed in zip(greedy.cases, own, mine, strict=False):
+        broken = str(streamed) if isinstance(streamed, StreamError) else None
+        answer = streamed if isinstance(streamed, Answer) else None
+        whole, first = case.candidate.answer, case.first.answer
+        cases.append(StreamCase(case.prompt_id, first, _as_answer(its), whole, answer, broken))
+    return cases
+
+
+def context_of(lab: Lab, prompt: Prompt) -> int | None:
+    """The tokens that prompt and answer may have together, from the engine's own refusal of too many."""
+    try:
+        lab.ask("baseline", [greedy_body(prompt, 10**9)])
+    except SideFailed as failed:
+        told = _CONTEXT.search(str(failed.error.details.get("original_message") or failed.error))
+        return int(told.group(1)) if told else None
+    return None
+
+
+def probe_long_context(lab: Lab, greedy: Greedy, context: int) -> list[LongCase]:
+    """Prompts of growing length, made of the workload's own prompts and answers, the last up to the edge."""
+    longest = min(context, lab.options.longest_tokens)
+    usual = max(len(prompt.ids) for prompt in greedy.prompts) + lab.options.max_tokens
+    lengths = [int(share * longest) for share in _SHARES] + [longest - _ROOM // 2]
+    lengths = [length for length in lengths if usual < length <= longest - _ROOM // 2]
+    pool = [
+        t for p, c in zip(greedy.prompts, greedy.cases, strict=True) for t in (*p.ids, *c.first.answer.ids)
+    ]
+    pool = [token for token in pool if token not in greedy.ends]
+    text = (pool * (longest // len(pool) + 1))[:longest]
+    cases = []
+    for length in lengths:  # one at a time, shortest first: each is the beginning of the next
+        prompt = Prompt(f"long/{length}", tuple(text[:length]))
+        asked = min(_ROOM, longest - length)
+        body = greedy_body(prompt, asked)
+        (own,), (mine,) = lab.ask("baseline", [body], 1), lab.ask("candidate", [body], 1)
+        cases.append(LongCase(length, asked, own, mine, _gaps(lab, prompt, own, mine, context)))
+    return cases
+
+
+def _gaps(lab: Lab, prompt: Prompt, own: Answer, mine: Answer, context: int) -> tuple[float, ...]:
+    if own.ids == mine.ids:
+        return ()
+    fitting = mine.ids[: context - 1 - len(prompt.ids)]  # scoring writes a token of its own
+    try:
+        (scored,) = lab.score([prompt], [Answer("", fitting, None)])
+    except SideFailed:
+        return ()  # too much for one answer of the scoring: the check then says so
+    return scored.gaps

@@ -1,0 +1,113 @@
+"""From two names to two engines, and the prompts to put to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import SpecError
+from peagle_sm.measure import provenance
+from peagle_sm.measure.endpoint_arm import Described, describe_endpoint, describe_url, is_url
+from peagle_sm.measure.records import Header
+from peagle_sm.measure.verify.engines import EndpointEngine, Engine, UrlEngine
+from peagle_sm.measure.verify.lab import Options
+from peagle_sm.measure.workloads import Workload, load_workload
+
+QUICK = Options(
+    max_tokens=96,
+    samples=64,
+    sample_tokens=96,
+    features=12,
+    seeds=8,
+    feature_tokens=32,
+    structured=6,
+    structured_tokens=128,
+    longest_tokens=4096,
+)
+QUICK_PROMPTS, PROMPTS = 32, 164
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two: what it is, and how to ask it."""
+
+    described: Described
+    engine: Engine
+
+
+def open_side(session: Session | None, endpoint: str, component: str | None = None) -> Side:
+    """An endpoint of SageMaker by name, or a bare vLLM by URL.
+
+    Raises:
+        NotFound: there is no such endpoint.
+        ServiceFault: it is not in service, or nothing answers at the URL.
+    """
+    if is_url(endpoint):
+        return Side(describe_url(endpoint), UrlEngine(endpoint))
+    if session is None:
+        raise SpecError(f"{endpoint!r} is the name of an endpoint, and no session was given")
+    described = describe_endpoint(session, endpoint, component=component)
+    return Side(described, EndpointEngine(session, endpoint, described.arm.component))
+
+
+def demand_plain(baseline: Described) -> None:
+    """Refuse a baseline that speculates: it would judge the answers of another by its own faults.
+
+    Raises:
+        SpecError: it runs eagle3 or p-eagle.
+    """
+    arm = baseline.arm
+    if arm.mode in ("eagle3", "p-eagle"):
+        raise SpecError(
+            f"baseline {arm.name!r} runs mode {arm.mode}; allowed: none, the target without speculation",
+            next_step="deploy the same model with `speculation: {mode: none}` and name that endpoint",
+            details={"found": arm.mode, "allowed": "none"},
+        )
+
+
+def load_prompts(
+    name: str, count: int | None, seed: int
+) -> tuple[Workload, list[tuple[str, Mapping[str, Any]]]]:
+    """The workload and the (id, body) of each of its prompts; errors as `load_workload`."""
+    workload = load_workload(name, seed=seed, count=count, first_turn_only=True)
+    return workload, [(item.prompt_id, item.body) for item in workload.items]
+
+
+def header(
+    candidate: Described, baseline: Described, workload: Workload, options: Options, checks: Sequence[str]
+) -> Header:
+    """The first line of the results file."""
+    began = datetime.now(UTC).isoformat(timespec="seconds")
+    return Header(
+        run_id=f"verify-{candidate.arm.name}-{began}",
+        command="verify",
+        config={
+            "endpoint": candidate.arm.endpoint,
+            "baseline": baseline.arm.endpoint,
+            "workload": workload.describe(),
+            "checks": list(checks),
+            **asdict(options),
+        },
+        provenance={
+            "date": began,
+            "versions": provenance.versions(),
+            "machine": provenance.machine(),
+            "git_revision": provenance.git_revision(Path(__file__).parent),
+            "seed": options.seed,
+            "endpoint": dict(candidate.origin),
+            "baseline": dict(baseline.origin),
+        },
+        stand_in_weights=candidate.stand_in_weights or baseline.stand_in_weights,
+    )
+
+
+def tokens_asked(options: Options, prompts: int) -> int:
+    """About how many output tokens the endpoint is asked for, at most: for a notice before the start."""
+    greedy = prompts * options.max_tokens
+    features = (1 + 2 + 1) * options.features * options.max_tokens
+    structured = 4 * options.structured * options.structured_tokens
+    return greedy + options.samples * options.sample_tokens + features + structured

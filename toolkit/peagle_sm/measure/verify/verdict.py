@@ -1,0 +1,49 @@
+"""What a check says; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from peagle_sm.measure.records import CheckRecord
+
+MOST_EXAMPLES = 5
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``passed`` None: could not be decided, and ``summary`` says why."""
+
+    passed: bool | None
+    summary: str
+    power: str
+    figures: Mapping[str, float] = field(default_factory=dict)
+    examples: Sequence[str] = ()
+
+    def record(self, name: str, arm: str, baseline: str) -> CheckRecord:
+        """As a line of the results file, with at most `MOST_EXAMPLES` examples."""
+        return CheckRecord(
+            name=name,
+            arm=arm,
+            baseline=baseline,
+            passed=self.passed,
+            summary=self.summary,
+            power=self.power,
+            figures={key: float(value) for key, value in self.figures.items()},
+            examples=tuple(self.examples[:MOST_EXAMPLES]),
+        )
+
+
+def undecided(reason: str, figures: Mapping[str, float] | None = None) -> Verdict:
+    """The verdict of a check that cannot tell; it is never a pass."""
+    return Verdict(None, f"could not be decided: {reason}", "none: nothing was tested", figures or {})
+
+
+def percent(share: float) -> str:
+    """``0.3%``, ``12%``: two significant digits."""
+    return f"{100 * share:.2g}%" if share < 0.995 else "100%"
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """``1 prompt``, ``164 prompts``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
