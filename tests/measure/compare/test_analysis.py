@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from peagle_sm.measure.compare.analysis import Measured, compare
-from peagle_sm.measure.compare.cells import Window
 from peagle_sm.measure.compare.sides import Pair, Side, control_of, in_order, pairs_of
-from peagle_sm.measure.records import ArmRecord, Mode, RequestRecord
+from peagle_sm.measure.load import ClientUsage, LoadRun, Window
+from peagle_sm.measure.records import ArmRecord, Load, Mode, RequestRecord
 from tests.measure.compare.simulating import ALONE, EIGHT, request
 
 
@@ -18,10 +18,27 @@ PLAIN, EAGLE3, P_EAGLE = side("none"), side("eagle3"), side("p-eagle")
 PAIR = Pair(P_EAGLE, PLAIN)
 
 
-def turns(faster: str = "p-eagle", slower: str = "none", factor: float = 1.0) -> Measured:
+def answered(load: Load, records: dict[str, list[RequestRecord]], deployment: int = 0) -> Measured:
+    return Measured(load, deployment, {arm: [window_run(arm, load, some)] for arm, some in records.items()})
+
+
+def window_run(
+    arm: str, load: Load, records: list[RequestRecord], block: int = 0, start: float = 0.0, end: float = 1.0
+) -> LoadRun:
+    return LoadRun(arm, load, block, tuple(records), Window(start, end, end - start), ClientUsage((), 0.0))
+
+
+def turns(
+    faster: str = "p-eagle",
+    slower: str = "none",
+    factor: float = 1.0,
+    *,
+    prompts: int = 8,
+    deployment: int = 0,
+) -> Measured:
     """Four prompts of two categories; the faster arm is 1.5 and 2 times as fast, and once as ``factor``."""
     records: dict[str, list[RequestRecord]] = {faster: [], slower: []}
-    for number in range(8):
+    for number in range(prompts):
         category, gain = ("code", 2.0) if number % 2 else ("prose", 1.5)
         prompt, seconds = f"p{number}", 1 + number / 10
         records[slower].append(
@@ -38,7 +55,7 @@ def turns(faster: str = "p-eagle", slower: str = "none", factor: float = 1.0) ->
                 output=f"sha{number if number else 'x'}",
             )
         )
-    return Measured(ALONE, records)
+    return answered(ALONE, records, deployment)
 
 
 def test_one_deployment_at_one_request_in_flight_is_over_prompts() -> None:
@@ -63,10 +80,7 @@ def test_each_category_has_its_own_ratio() -> None:
 
 
 def test_a_category_of_one_prompt_is_left_out() -> None:
-    measured = turns()
-    for records in measured.requests.values():
-        del records[3:]
-    assert set(compare(PAIR, [measured], temperature=0).categories) == {"prose"}
+    assert set(compare(PAIR, [turns(prompts=3)], temperature=0).categories) == {"prose"}
 
 
 def test_sampled_outputs_are_not_compared() -> None:
@@ -75,7 +89,7 @@ def test_sampled_outputs_are_not_compared() -> None:
 
 def test_several_deployments_are_paired_by_prompt_and_told_as_such() -> None:
     plain, fast = side("none", "none", "none@2"), side("p-eagle", "p-eagle", "p-eagle@2")
-    measured = [turns(), turns("p-eagle@2", "none@2", factor=1.1)]
+    measured = [turns(), turns("p-eagle@2", "none@2", factor=1.1, deployment=1)]
     found = compare(Pair(fast, plain), measured, temperature=0)
     assert (found.over, found.units, found.deployments) == ("deployments", 2, 2)
     assert (found.faster, found.slower) == ("p-eagle", "none")
@@ -83,27 +97,60 @@ def test_several_deployments_are_paired_by_prompt_and_told_as_such() -> None:
     assert found.ratio.high / found.ratio.low > alone.ratio.high / alone.ratio.low
 
 
+WINDOWS = [(0, 0.0, 10.0), (0, 30.0, 40.0), (1, 50.0, 60.0), (1, 70.0, 80.0)]
+
+
+def under_load() -> Measured:
+    """Eight streams at a time; in each window of 10 s every one of them brings its tokens over 12 s."""
+    return Measured(
+        EIGHT,
+        runs={
+            arm: [
+                window_run(
+                    arm,
+                    EIGHT,
+                    [
+                        request(
+                            arm,
+                            f"p{start}",
+                            sent=start - 1,
+                            seconds=12,
+                            tokens=tokens,
+                            load=EIGHT,
+                            block=block,
+                        )
+                        for _ in range(8)
+                    ],
+                    block,
+                    start,
+                    end,
+                )
+                for block, start, end in WINDOWS
+            ]
+            for arm, tokens in (("p-eagle", 180), ("none", 120))
+        },
+    )
+
+
 def test_under_load_blocks_are_the_units_and_the_clock_counts() -> None:
-    windows = [Window(0, 0, 10), Window(0, 30, 40), Window(1, 50, 60), Window(1, 70, 80)]
-    records = {
-        arm: [
-            request(arm, f"p{number}", sent=window.began_s - 1, seconds=12, tokens=tokens, load=EIGHT,
-                    block=window.block, chunks=1200, category="code")
-            for number, window in enumerate(windows)
-            for _ in range(8)
-        ]
-        for arm, tokens in (("p-eagle", 180), ("none", 120))
-    }  # fmt: skip
-    measured = Measured(EIGHT, records, {arm: windows for arm in records})
-    found = compare(PAIR, [measured], temperature=0)
+    found = compare(PAIR, [under_load()], temperature=0)
     assert (found.over, found.units) == ("blocks", 2)
     assert found.ratio.value == pytest.approx(1.5)
-    assert found.categories == {}, "one category is all there is"
+    assert found.categories == {}, "none of the prompts has one"
+
+
+def test_a_block_that_was_cut_short_is_left_out() -> None:
+    measured = under_load()
+    assert measured.whole() == measured
+    measured.runs["none"].pop()
+    kept = measured.whole()
+    assert [run.block for run in kept.runs["none"]] == [0, 0]
+    assert [run.block for run in kept.runs["p-eagle"]] == [0, 0]
 
 
 def test_too_little_in_common_is_refused() -> None:
     with pytest.raises(ValueError, match="share 0"):
-        compare(PAIR, [Measured(ALONE, {"p-eagle": [request("p-eagle", "p")], "none": []})], temperature=0)
+        compare(PAIR, [answered(ALONE, {"p-eagle": [request("p-eagle", "p")], "none": []})], temperature=0)
 
 
 def test_modes_are_compared_with_every_slower_one_and_a_control_with_what_it_repeats() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from peagle_sm.measure.compare.cells import (
@@ -15,6 +16,7 @@ from peagle_sm.measure.compare.cells import (
 )
 from peagle_sm.measure.compare.pairs import Ratios, compare_cells
 from peagle_sm.measure.compare.sides import Pair, Side
+from peagle_sm.measure.load import LoadRun
 from peagle_sm.measure.records import ComparisonRecord, Interval, Load, RequestRecord
 
 Over = Literal["prompts", "blocks", "deployments"]
@@ -22,20 +24,44 @@ Over = Literal["prompts", "blocks", "deployments"]
 
 @dataclass
 class Measured:
-    """All requests of one deployment under one load, by arm; ``windows`` only where blocks were measured."""
+    """What one deployment gave under one load, by arm: every turn, or every window of a block.
+
+    ``deployment`` counts from 0; a side's arm of it is ``side.arms[deployment]``.
+    """
 
     load: Load
-    requests: dict[str, list[RequestRecord]] = field(default_factory=dict)
-    windows: dict[str, list[Window]] = field(default_factory=dict)
+    deployment: int = 0
+    runs: dict[str, list[LoadRun]] = field(default_factory=dict)
+
+    def take(self, run: LoadRun) -> None:
+        """Keep one more turn or window."""
+        self.runs.setdefault(run.arm, []).append(run)
 
     @property
     def one_at_a_time(self) -> bool:
         """Whether prompts were answered in turns: the load is one request in flight."""
         return self.load.kind == "closed" and self.load.concurrency == 1
 
+    def requests(self, arm: str) -> list[RequestRecord]:
+        """All of one arm."""
+        return [record for run in self.runs.get(arm, []) for record in run.records]
+
+    def windows(self, arm: str) -> list[Window]:
+        """Those of one arm; of no meaning where prompts were answered in turns."""
+        return [Window(run.block, run.window.start_s, run.window.end_s) for run in self.runs.get(arm, [])]
+
+    def whole(self) -> Measured:
+        """The same without a block that was interrupted: there not every arm had both its windows."""
+        if self.one_at_a_time:
+            return self
+        counts = Counter(run.block for runs in self.runs.values() for run in runs)
+        full = {block for block, count in counts.items() if count == 2 * len(self.runs)}
+        kept = {arm: [run for run in runs if run.block in full] for arm, runs in self.runs.items()}
+        return replace(self, runs=kept)
+
 
 def compare(pair: Pair, measured: Sequence[Measured], *, temperature: float | None) -> ComparisonRecord:
-    """The ratio of one pair under one load; an element of ``measured`` for each deployment.
+    """The ratio of one pair under one load; an element of ``measured`` for each deployment of it.
 
     Raises:
         ValueError: the two sides share too little for an interval.
@@ -62,14 +88,14 @@ def compare(pair: Pair, measured: Sequence[Measured], *, temperature: float | No
 
 
 def _cells(side: Side, measured: Sequence[Measured]) -> list[Cells]:
-    return [_cells_of(side, arm.name, each) for arm, each in zip(side.arms, measured, strict=True)]
+    return [_cells_of(side, each) for each in measured]
 
 
-def _cells_of(side: Side, arm: str, measured: Measured) -> Cells:
-    records = measured.requests.get(arm, [])
+def _cells_of(side: Side, measured: Measured) -> Cells:
+    arm = side.arms[measured.deployment].name
     if measured.one_at_a_time:
-        return of_prompts(records, speculates=side.speculates)
-    return of_blocks(records, measured.windows.get(arm, []), speculates=side.speculates)
+        return of_prompts(measured.requests(arm), speculates=side.speculates)
+    return of_blocks(measured.requests(arm), measured.windows(arm), speculates=side.speculates)
 
 
 def by_category(pair: Pair, measured: Sequence[Measured]) -> dict[str, Interval]:
@@ -77,8 +103,8 @@ def by_category(pair: Pair, measured: Sequence[Measured]) -> dict[str, Interval]
     names = {
         record.category
         for each in measured
-        for records in each.requests.values()
-        for record in records
+        for arm in each.runs
+        for record in each.requests(arm)
         if record.category is not None
     }
     if len(names) < 2:
@@ -94,8 +120,9 @@ def by_category(pair: Pair, measured: Sequence[Measured]) -> dict[str, Interval]
 def _within(category: str, pair: Pair, measured: Sequence[Measured]) -> Ratios | None:
     def cells(side: Side) -> list[Cells]:
         found: list[Cells] = []
-        for arm, each in zip(side.arms, measured, strict=True):
-            own = [one for one in each.requests.get(arm.name, []) if one.category == category]
+        for each in measured:
+            records = each.requests(side.arms[each.deployment].name)
+            own = [one for one in records if one.category == category]
             cut = of_prompts if each.one_at_a_time else of_requests_in_blocks
             found.append(cut(own, speculates=side.speculates))
         return found
@@ -117,11 +144,15 @@ def identical_outputs(pair: Pair, measured: Sequence[Measured]) -> tuple[int, in
 
 def _outputs(side: Side, measured: Sequence[Measured]) -> dict[Hashable, set[str]]:
     found: dict[Hashable, set[str]] = {}
-    for arm, each in zip(side.arms, measured, strict=True):
-        for record in _answered(each.requests.get(arm.name, [])):
+    for each in measured:
+        for record in _answered(each.requests(side.arms[each.deployment].name)):
             found.setdefault((record.prompt_id, record.turn), set()).add(record.output_sha256 or "")
     return found
 
 
 def _answered(records: Iterable[RequestRecord]) -> list[RequestRecord]:
-    return [record for record in records if record.error is None and record.output_sha256 is not None]
+    return [
+        record
+        for record in records
+        if record.phase == "measured" and record.error is None and record.output_sha256 is not None
+    ]
