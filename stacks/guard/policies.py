@@ -155,7 +155,8 @@ def sweeper() -> list[Statement]:
         allow("SeeEndpoints", ["sagemaker:DescribeEndpoint", "sagemaker:ListTags"], [_ENDPOINTS]),
         allow("FindOurs", ["tag:GetResources"], ["*"]),
         allow("ReadMetrics", ["cloudwatch:GetMetricData"], ["*"]),
-        _use_register("GetItem", "Scan", "UpdateItem"),
+        _use_register("DeleteItem", "GetItem", "Scan", "UpdateItem"),
+        allow("SeeStacks", ["cloudformation:DescribeStacks"], [_STACKS]),
         allow("TellPeople", ["sns:Publish"], [arn("sns", names.TOPIC)]),
         allow(
             "AskToAct",

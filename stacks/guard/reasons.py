@@ -43,6 +43,8 @@ WILDCARDS: dict[str, dict[str, str]] = {
         + "sagemaker:ListEndpoints, sagemaker:ListInferenceComponents, tag:GetResources, "
         "cloudwatch:GetMetricData.",
         f"{_LOGS}/aws/lambda/peagle-guard-sweeper:*": _OWN_LOG,
+        _STACKS: "Stacks are named Peagle-<endpoint>; after it stands the id that CloudFormation adds. It "
+        "only reads.",
     },
     "SwitchRole": {
         **_DELETED,

@@ -81,6 +81,14 @@ class FakeRegister:
         self.records[record.name] = replace(record, version=record.version + 1)
         return True
 
+    def forget(self, record: Record) -> bool:
+        self._world.called("DeleteItem")
+        held = self.records.get(record.name)
+        if held is None or held.version != record.version:
+            return False
+        del self.records[record.name]
+        return True
+
     def lock(self, now: datetime, until: datetime) -> bool:
         self._world.called("Lock")
         if self.lock_until is not None and self.lock_until > now:
@@ -272,6 +280,9 @@ class FakeAws:
         self.endpoints[name].tags = dict(record.tags)
         self.deeds.append((self.now, "create", name))
         return {"state": "done", "detail": "created"}
+
+    def stack_exists(self, name: str) -> bool:
+        return self.describe_stack(name) is not None
 
     def publish(self, subject: str, text: str) -> None:
         self.called("Publish")

@@ -9,6 +9,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from botocore.response import StreamingBody
 from botocore.stub import ANY, Stubber
 
@@ -127,6 +128,20 @@ def test_a_function_that_failed_is_an_error(session: Session) -> None:
     stub.add_response("invoke", failed, asked)
     with pytest.raises(FunctionFailed, match="no"):
         aws.invoke("peagle-guard-switch", {"action": "off"})
+
+
+def test_a_stack_is_there_until_cloudformation_does_not_find_it(session: Session) -> None:
+    aws = BotoAws(SETTINGS, session)
+    stub, asked = session.stubs["cloudformation"], {"StackName": "Peagle-chat"}
+    row = {"StackName": "Peagle-chat", "CreationTime": START}
+    for status in ("UPDATE_COMPLETE", "DELETE_IN_PROGRESS", "DELETE_COMPLETE"):
+        stub.add_response("describe_stacks", {"Stacks": [{**row, "StackStatus": status}]}, asked)
+    absent = "Stack with id Peagle-chat does not exist"
+    stub.add_client_error("describe_stacks", "ValidationError", absent, expected_params=asked)
+    stub.add_client_error("describe_stacks", "AccessDenied", "not authorized", expected_params=asked)
+    assert [aws.stack_exists("Peagle-chat") for _ in range(4)] == [True, True, False, False]
+    with pytest.raises(ClientError):
+        aws.stack_exists("Peagle-chat")
 
 
 def test_the_switch_updates_with_the_previous_template_and_nothing_else(session: Session) -> None:

@@ -82,6 +82,16 @@ def test_of_two_writes_on_one_version_the_second_is_refused(register: DynamoRegi
     assert register.get("chat") == replace(FULL, marked_at=None, version=2)
 
 
+def test_only_what_nobody_wrote_meanwhile_is_forgotten(register: DynamoRegister) -> None:
+    register.put(FULL, START)
+    seen = register.get("chat")
+    register.put(seen, START)
+    assert not register.forget(seen)
+    assert register.forget(register.get("chat"))
+    assert register.get("chat") == Record(name="chat")
+    assert not register.forget(seen)
+
+
 def test_attributes_of_others_are_kept_and_unreadable_ones_do_no_harm(
     register: DynamoRegister, table: Any
 ) -> None:

@@ -182,14 +182,67 @@ def test_waking_that_fails_is_told_after_the_third_try() -> None:
     aws.add("chat", hours="Mon-Fri 08:00-19:00 UTC", stack="Peagle-chat", max_lifetime_hours="100")
     for minutes in (0, 11 * 60, 11 * 60 + 5):
         run(aws, minutes)
-    aws.stacks.clear()
+    aws.stacks["Peagle-chat"] = replace(aws.stacks["Peagle-chat"], status="UPDATE_ROLLBACK_FAILED")
     failures: list[str] = []
     for minutes in range(24 * 60, 25 * 60, 5):
         aws.now = at(minutes)
         failures += sweep(aws, SETTINGS, aws.now).failures
     assert len(failures) == 3
-    assert "there is no stack Peagle-chat" in failures[0]
+    assert "Peagle-chat is UPDATE_ROLLBACK_FAILED" in failures[0]
     assert aws.notices[-1][1] == "peagle-sm: chat could not be turned on"
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_what_is_known_of_a_destroyed_stack_is_forgotten_within_an_hour(paused: bool) -> None:
+    aws = FakeAws()
+    aws.add("chat", stack="Peagle-chat", hours="Mon-Fri 08:00-19:00 UTC")
+    run(aws, 0)
+    aws.register.write("chat", paused=paused)
+    del aws.endpoints["chat"], aws.stacks["Peagle-chat"]
+    for minutes in range(5, 65, 5):
+        run(aws, minutes)
+        assert "chat" in aws.register.records
+    assert aws.calls["DescribeStacks"] == 0
+    assert entry(run(aws, 65, dry_run=True)).action == "forget"
+    assert "chat" in aws.register.records
+    forgotten = entry(run(aws, 65))
+    assert forgotten.reason == "off, and Peagle-chat does not exist any more"
+    assert aws.register.records == {}
+    assert run(aws, 70).endpoints == ()
+
+
+def test_a_stack_that_stands_is_asked_for_once_an_hour_and_its_record_stays() -> None:
+    aws = FakeAws()
+    aws.add("chat", stack="Peagle-chat")
+    run(aws, 0)
+    aws.register.write("chat", paused=True)
+    del aws.endpoints["chat"]
+    for minutes in range(5, 5 * 60, 5):
+        run(aws, minutes)
+    assert aws.calls["DescribeStacks"] == 4
+    assert aws.register.records["chat"].paused
+
+
+def test_a_destroyed_stack_is_not_woken_by_its_timetable() -> None:
+    aws = FakeAws()
+    aws.add("chat", hours="Mon-Fri 08:00-19:00 UTC", stack="Peagle-chat", max_lifetime_hours="100")
+    for minutes in (0, 11 * 60, 11 * 60 + 5):
+        run(aws, minutes)
+    aws.stacks.clear()
+    asked = len(aws.invoked)
+    assert entry(run(aws, 24 * 60)).action == "forget"
+    assert (len(aws.invoked), aws.register.records) == (asked, {})
+
+
+def test_whoever_writes_meanwhile_keeps_the_record() -> None:
+    aws = FakeAws()
+    aws.add("chat", stack="Peagle-chat")
+    run(aws, 0)
+    del aws.endpoints["chat"], aws.stacks["Peagle-chat"]
+    run(aws, 5)
+    aws.hook = lambda name: aws.register.write("chat", paused=True) if name == "DescribeStacks" else None
+    assert entry(run(aws, 65)).action == "none"
+    assert aws.register.records["chat"].paused
 
 
 def test_a_limit_that_somebody_moved_leaves_no_trace() -> None:

@@ -64,6 +64,15 @@ class FakeRegister:
         self.records[record.name] = replace(record, version=record.version + 1)
         return True
 
+    def forget(self, record: Record) -> bool:
+        """Remove one record."""
+        self.account.call("DeleteItem")
+        known = self.records.get(record.name)
+        if known is None or known.version != record.version:
+            return False
+        del self.records[record.name]
+        return True
+
     def lock(self, now: datetime, until: datetime) -> bool:
         """Take the lock of the sweep."""
         self.account.call("UpdateItem")
@@ -130,6 +139,11 @@ class FakeAws:
             if life.arn == arn:
                 return life.tags
         raise NoSuchEndpoint(f"Could not find {arn}")
+
+    def stack_exists(self, name: str) -> bool:
+        """DescribeStacks."""
+        self.account.call("DescribeStacks")
+        return name in self.account.cloudformation.stacks
 
     def metric_data(
         self, queries: Sequence[Query], start: datetime, end: datetime, token: str | None

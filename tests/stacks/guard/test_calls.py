@@ -28,7 +28,7 @@ SERVICES = {  # botocore's name -> the prefix of IAM's actions; the first that k
     "resourcegroupstaggingapi": "tag",
 }
 PERMISSIONS = {"lambda:Invoke": "lambda:InvokeFunction"}
-_REGISTER = frozenset({"_update", "get", "lock", "put", "scan", "unlock"})
+_REGISTER = frozenset({"_update", "forget", "get", "lock", "put", "scan", "unlock"})
 ROLES = {
     "sweeper": "SweeperRole",
     "switch": "SwitchRole",

@@ -18,6 +18,7 @@ from peagle_guard.settings import Settings
 from peagle_guard.track import track
 
 _NOBODY = Evidence(Kind.UNKNOWN)
+_CHANGED = "the register changed meanwhile: the next sweep looks again"
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,10 @@ class Actor:
         self, record: Record, lifecycle: Lifecycle, decision: Decision
     ) -> tuple[Decision, tuple[str, ...]]:
         """Do what was decided about a name whose endpoint is not in the list."""
+        if decision.action is Action.FORGET and not self.dry_run:
+            if self.aws.register.forget(record):
+                return decision, ()
+            return _stood_down(decision, record, _CHANGED), ()
         if self.dry_run or decision.record == record:
             return decision, ()
         # The list may be behind; what is not found by its name is gone.
@@ -62,9 +67,7 @@ class Actor:
         if decision.record == stored:
             return decision, ()
         if not self.aws.register.put(decision.record, self.now):
-            return _stood_down(
-                decision, read, "the register changed meanwhile: the next sweep looks again"
-            ), ()
+            return _stood_down(decision, read, _CHANGED), ()
         return decision, self._tell(decision, lifecycle)
 
     def _turn_off(self, ours: Ours, decision: Decision) -> tuple[Decision, tuple[str, ...]]:

@@ -69,6 +69,9 @@ class Register(Protocol):
     def put(self, record: Record, now: datetime) -> bool:
         """Write the record as version + 1; False when somebody wrote since it was read."""
 
+    def forget(self, record: Record) -> bool:
+        """Remove the record; False when somebody wrote since it was read."""
+
     def lock(self, now: datetime, until: datetime) -> bool:
         """Take the sweep's lock; False while another sweep holds it."""
 
@@ -106,6 +109,9 @@ class Aws(Protocol):
         self, queries: Sequence[Query], start: datetime, end: datetime, token: str | None
     ) -> Page[Result]:
         """GetMetricData by minute, at most 500 queries."""
+
+    def stack_exists(self, name: str) -> bool:
+        """DescribeStacks of one stack."""
 
     def invoke(self, function: str, event: Mapping[str, Any]) -> Mapping[str, Any]:
         """Invoke a Lambda and return its answer; raises when the function failed."""

@@ -35,6 +35,7 @@ class BotoAws:
         self._sagemaker = self._counted(client("sagemaker", session))
         self._tagging = self._counted(client("resourcegroupstaggingapi", session))
         self._cloudwatch = self._counted(client("cloudwatch", session))
+        self._cloudformation = self._counted(client("cloudformation", session))
         self._sns = self._counted(client("sns", session))
         self._lambda = self._counted(client("lambda", session, ONCE))
         self._register = DynamoRegister(self._counted(client("dynamodb", session)), settings.table)
@@ -103,6 +104,16 @@ class BotoAws:
             **_next(token),
         )
         return Page(tuple(_result(row) for row in answer["MetricDataResults"]), answer.get("NextToken"))
+
+    def stack_exists(self, name: str) -> bool:
+        """DescribeStacks of one stack; CloudFormation has no error code for one that is not there."""
+        try:
+            found = self._cloudformation.describe_stacks(StackName=name)["Stacks"]
+        except ClientError as error:
+            if "does not exist" in error.response["Error"].get("Message", ""):
+                return False
+            raise
+        return any(row["StackStatus"] != "DELETE_COMPLETE" for row in found)
 
     def invoke(self, function: str, event: Mapping[str, Any]) -> Mapping[str, Any]:
         """Invoke a Lambda and return its answer.

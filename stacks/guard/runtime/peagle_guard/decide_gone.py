@@ -11,6 +11,7 @@ from peagle_guard.records import Action, Decision, Lifecycle, OffBy, Record, Tel
 from peagle_guard.track import unmarked
 
 MOST_WAKE_TRIES = 3
+_LOOK_EVERY = timedelta(hours=1)
 # Turned off by one of these, the next opening wakes it. Not so: a spent budget, a failure, a hand.
 _WOKEN_AFTER = frozenset({OffBy.IDLE, OffBy.LIFETIME, OffBy.HOURS})
 
@@ -22,6 +23,18 @@ def decide_gone(lifecycle: Lifecycle, record: Record, now: datetime, retry: time
     if record.gone_at is None:
         return _first_seen_gone(lifecycle, record, now)
     return _wake(lifecycle, record, now, retry)
+
+
+def asks_for_its_stack(lifecycle: Lifecycle, record: Record, now: datetime, sweep: timedelta) -> bool:
+    """Whether this sweep looks if the stack of an endpoint that is off still stands: once an hour.
+
+    A stack that was destroyed leaves a record that would stand for good, and a timetable that would go on
+    trying. ``sweep`` is the time between two sweeps.
+    """
+    if lifecycle.stack is None or record.created_at is None or record.gone_at is None:
+        return False
+    since = now - record.gone_at
+    return since >= _LOOK_EVERY and since % _LOOK_EVERY < sweep
 
 
 def _first_seen_gone(lifecycle: Lifecycle, record: Record, now: datetime) -> Decision:

@@ -137,6 +137,7 @@ class Action(StrEnum):
     TURN_OFF = "turn-off"
     CONFIRM_GONE = "confirm-gone"
     WAKE = "wake"
+    FORGET = "forget"
     FOREIGN = "foreign"
 
 

@@ -49,6 +49,9 @@ class DynamoDb(Protocol):
     def update_item(self, **parameters: Any) -> Any:
         """UpdateItem."""
 
+    def delete_item(self, **parameters: Any) -> Any:
+        """DeleteItem."""
+
     def scan(self, **parameters: Any) -> Any:
         """Scan."""
 
@@ -91,6 +94,20 @@ class DynamoRegister:
             condition, values[":seen"] = "#version = :seen", {"N": str(record.version)}
         return self._update(PREFIX + record.name, expression, condition, names, values)
 
+    def forget(self, record: Record) -> bool:
+        """Remove the record; False when somebody wrote since it was read."""
+        try:
+            self._client.delete_item(
+                TableName=self._table,
+                Key=_key(PREFIX + record.name),
+                ConditionExpression="#version = :seen",
+                ExpressionAttributeNames={"#version": "version"},
+                ExpressionAttributeValues={":seen": {"N": str(record.version)}},
+            )
+        except ClientError as error:
+            return _held(error)
+        return True
+
     def lock(self, now: datetime, until: datetime) -> bool:
         """Take the sweep's lock; False while another sweep holds it."""
         return self._update(
@@ -124,10 +141,15 @@ class DynamoRegister:
                 ExpressionAttributeValues=values,
             )
         except ClientError as error:
-            if error.response["Error"]["Code"] == "ConditionalCheckFailedException":
-                return False
-            raise
+            return _held(error)
         return True
+
+
+def _held(error: ClientError) -> bool:
+    """False where the condition of a write did not hold; any other error is raised again."""
+    if error.response["Error"]["Code"] == "ConditionalCheckFailedException":
+        return False
+    raise error
 
 
 def written(record: Record, now: datetime) -> dict[str, dict[str, Any] | None]:

@@ -13,14 +13,16 @@ from peagle_guard import looking, tags
 from peagle_guard.acting import Actor
 from peagle_guard.aws import Aws
 from peagle_guard.decide import decide
+from peagle_guard.decide_gone import asks_for_its_stack
 from peagle_guard.inventory import Inventory, take
 from peagle_guard.looking import Ours
-from peagle_guard.records import Action, Decision, Evidence, Kind, Record
+from peagle_guard.records import Action, Decision, Evidence, Kind, Lifecycle, Record
 from peagle_guard.report import Entry, Report, entry
 from peagle_guard.settings import Settings
 
 # Less than the time between two sweeps, more than the sweeper may run (240 s).
 _LOCKED = timedelta(seconds=250)
+_EVERY = timedelta(minutes=5)
 
 
 def sweep(aws: Aws, settings: Settings, now: datetime, dry_run: bool = False) -> Report:
@@ -81,8 +83,17 @@ def _one_gone(actor: Actor, record: Record) -> Entry:
     decision = decide(None, lifecycle, record, Evidence(Kind.UNKNOWN), actor.now)
     faults: tuple[str, ...] = ()
     try:
+        if decision.action is Action.WAKE or asks_for_its_stack(lifecycle, record, actor.now, _EVERY):
+            decision = _unless_destroyed(actor.aws, lifecycle, record, decision)
         decision, faults = actor.act_on_gone(record, lifecycle, decision)
     except Exception as error:
         faults = (f"{type(error).__name__}: {error}",)
         decision = Decision(Action.NONE, decision.reason, record)
     return entry(decision, lifecycle, "Gone", None, (*lifecycle.faults, *faults))
+
+
+def _unless_destroyed(aws: Aws, lifecycle: Lifecycle, record: Record, decision: Decision) -> Decision:
+    """What was decided, where the stack still stands; otherwise nothing can come back: it is forgotten."""
+    if lifecycle.stack is None or aws.stack_exists(lifecycle.stack):
+        return decision
+    return Decision(Action.FORGET, f"off, and {lifecycle.stack} does not exist any more", record)
