@@ -43,11 +43,12 @@ class Scraped:
 
     @property
     def drafts(self) -> bool | None:
-        """Counters of speculation exist only in an engine that speculates."""
+        """Counters of speculation exist only in an engine that speculates; None while they stand at 0."""
         try:
-            return read_counters(self._read()) is not None
+            counters = read_counters(self._read())
         except PeagleError:
             return None
+        return False if counters is None else True if counters.drafts else None
 
     def begin(self) -> None:
         """Read the counters before the load."""
