@@ -6,6 +6,10 @@ import asyncio
 import os
 from typing import Any
 
+import botocore.session
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+
 from peagle_sm.core.errors import CredentialsError
 
 _SERVICE = "sagemaker"
@@ -30,8 +34,6 @@ class Signer:
         Raises:
             CredentialsError: there is no region, or there are no credentials.
         """
-        import botocore.session
-
         session = botocore.session.get_session()
         region = region or os.environ.get("AWS_REGION") or session.get_config_variable("region") or None
         if region is None:
@@ -53,9 +55,6 @@ class Signer:
         Renewing temporary credentials may ask STS or SSO: that is done in a thread, by one request for all,
         so that the streams that are being timed are not held up.
         """
-        from botocore.auth import SigV4Auth
-        from botocore.awsrequest import AWSRequest
-
         if _needs_renewal(self._credentials):
             async with self._renewing:
                 if _needs_renewal(self._credentials):

@@ -6,6 +6,8 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+from botocore.eventstream import EventStreamBuffer, ParserError
+
 from peagle_sm.core.errors import StreamError
 
 _DONE = "[DONE]"
@@ -20,8 +22,6 @@ async def payload_parts(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         StreamError: an exception frame (`ModelStreamError`, `InternalStreamFailure`), a damaged frame, or
             an end in the middle of one.
     """
-    from botocore.eventstream import EventStreamBuffer, ParserError
-
     buffer: Any = EventStreamBuffer()
     received = decoded = 0
     async for data in chunks:

@@ -35,6 +35,8 @@ class SageMakerTransport(AioHttpTransport):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._signers: dict[str | None, Signer] = {}  # by region
+        # Now, not with the first request: looking up credentials takes time, and may find none.
+        self._signer(parse(self.model_endpoint.endpoint.base_url).region)
 
     @classmethod
     def metadata(cls) -> TransportMetadata:

@@ -129,7 +129,7 @@ class ClientHealth:
     trusted: bool
     reason: str | None
     lag_p99_ms: float
-    cpu_share: float  #: of one core, over the measured window
+    cpu_share: float | None  #: of one core, over the measured window; None: the client does not tell
     cpu_us_per_chunk: float | None
 
 

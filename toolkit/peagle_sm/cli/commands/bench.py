@@ -69,6 +69,10 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--keep-text", is_flag=True, help="Keep the answers in the results file.")
 @click.option("--out", "-o", type=_FILE, help="The results file.  [default: results/bench-NAME-TIME.jsonl]")
 @click.option("--resume", type=_FILE, help="Go on with this results file: same command, unfinished loads.")
+@click.option("--managed", is_flag=True, help="Let SageMaker's own AI benchmark jobs (AIPerf) measure.")
+@click.option("--role-arn", help="Role of the managed jobs.  [default: the model's]")
+@click.option("--s3-output", metavar="S3URI", help="Where they write.  [default: SageMaker's default bucket]")
+@click.option("--tokenizer", metavar="ID|DIR", help="They count tokens with it.  [default: the target's]")
 @global_options
 @click.pass_obj
 def bench(state: State, /, endpoint: str, **options: Any) -> None:
@@ -77,11 +81,12 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
     ENDPOINT is an endpoint's name, or the http(s) address of a bare vLLM. Every request is written to the
     results file (JSON lines) as it ends, so that Ctrl-C keeps what is there. Warm-up and drain are left out
     of the figures, answers end where the model ends them, and no prompt is sent twice unless --repeat says
-    so. Figures are withheld where this client was the bottleneck.
+    so. Figures are withheld where this client was the bottleneck; where that is so at every load, the exit
+    code is 1.
     """
     need_measure_extra()
     outcome, stand_in = _run(state, endpoint, options)
-    from peagle_sm.cli.bench_text import outcome_data, render_outcome
+    from peagle_sm.cli.bench_text import outcome_data, render_outcome, withheld
 
     emit(
         state,
@@ -89,6 +94,8 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
         data=lambda: outcome_data(outcome, stand_in=stand_in),
         names=[str(outcome.path)],
     )
+    if not any(point.client.trusted for point in outcome.results.points):
+        raise withheld(outcome)
 
 
 def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome, bool]:
@@ -105,13 +112,19 @@ def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome,
     session, described = _describe(state, endpoint, options)
     arm = described.arm
     _show_before(state, described, workload, plan)
+    path = options["resume"] or options["out"] or _default_path(arm.name)
+    if options["managed"]:
+        from peagle_sm.cli.managed_bench import run_managed
+
+        managed = run_managed(state, session, described, workload, plan, path, options)
+        return managed, described.stand_in_weights
     with termination_is_ctrl_c(), follower(state) as follow:
         outcome = bench(
             described,
             make_target(session, arm),
             workload,
             plan,
-            options["resume"] or options["out"] or _default_path(arm.name),
+            path,
             Around(
                 progress=follow,
                 look=lambda: look_at(session, arm),

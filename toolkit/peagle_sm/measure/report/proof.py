@@ -45,10 +45,11 @@ def trust(view: View) -> str:
     if not points:
         return ""
     lag = max(point.client.lag_p99_ms for point in points)
-    cpu = max(point.client.cpu_share for point in points)
+    shares = [share for point in points if (share := point.client.cpu_share) is not None]
+    cpu = f", at most {words.share(max(shares))} of a core" if shares else ""
     parts = [
         f"The client kept up at {len(view.points)} of {words.plural(len(points), 'point')}"
-        f" (largest lag p99 {words.number(lag)} ms, at most {words.share(cpu)} of a core)."
+        f" (largest lag p99 {words.number(lag)} ms{cpu})."
     ]
     failed = sum(count for point in points for count in point.errors.values())
     parts.append("No request failed." if not failed else f"{words.plural(failed, 'request')} failed.")

@@ -1,0 +1,145 @@
+"""From a load and a workload to what an AI benchmark job is given: a specification and a dataset. Pure.
+
+The specification is that of "Set up a workload configuration for generative AI inference recommendations"
+(SageMaker developer guide); the dataset is AIPerf's ``single_turn``: a prompt, and how many tokens to answer.
+AIPerf takes its lines in order and its warm-up from the front, so the warm-up's prompts stand there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+from peagle_sm.core.errors import SpecError
+from peagle_sm.measure.bench_plan import BenchPlan, items_of, measured_of, warm_up_of
+from peagle_sm.measure.load import WorkItem
+from peagle_sm.measure.points import Objective
+from peagle_sm.measure.records import Load
+from peagle_sm.measure.workloads import Workload
+
+# Where a job finds its input channels ("Workload specification reference", ``input_file``).
+CHANNELS = "/opt/ml/input/data"
+DATASET = "dataset"
+TOKENIZER = "tokenizer"
+PROMPTS = "prompts.jsonl"
+# What a line or the whole job can carry; the rest of a body AIPerf would not send.
+_CARRIED = frozenset(
+    ("prompt", "messages", "max_tokens", "max_completion_tokens", "temperature", "model", "stream")
+)
+_SET_BY_CLIENT = frozenset(("stream_options",))
+
+
+def workload_spec(load: Load, plan: BenchPlan, workload: Workload, tokenizer: str) -> dict[str, Any]:
+    """The document that CreateAIWorkloadConfig takes as ``WorkloadSpec.Inline``."""
+    parameters: dict[str, Any] = {
+        "tokenizer": tokenizer,
+        "streaming": True,
+        "random_seed": plan.seed,
+        "custom_dataset_type": "single_turn",
+        "input_file": f"{CHANNELS}/{DATASET}/{PROMPTS}",
+        "dataset_sampling_strategy": "sequential",
+    }
+    if load.kind == "closed":
+        parameters["concurrency"] = load.concurrency
+    else:
+        parameters |= {"request_rate": load.rate_per_s, "request_rate_mode": "poisson"}
+    requests = measured_of(plan, workload)
+    if requests is not None:
+        parameters["request_count"] = requests
+    elif plan.seconds is not None:
+        parameters["benchmark_duration"] = max(1, round(plan.seconds))  # an Integer, by AWS's reference
+    warm_up = warm_up_of(plan, load)
+    if warm_up:
+        parameters["warmup_request_count"] = warm_up
+    if workload.temperature is not None:
+        parameters["extra_inputs"] = f"temperature:{workload.temperature:g}"
+    goodput = _goodput(plan.objective)
+    if goodput:
+        parameters["goodput"] = goodput
+    return {
+        "benchmark": {"type": "aiperf"},
+        "parameters": parameters,
+        "tooling": {"api_standard": "openai"},
+    }
+
+
+def _goodput(objective: Objective | None) -> str:
+    if objective is None:
+        return ""
+    limits = {
+        "time_to_first_token": objective.ttft_ms,
+        "inter_token_latency": objective.tpot_ms,
+        "request_latency": objective.e2e_ms,
+    }
+    return " ".join(f"{name}:{limit:g}" for name, limit in limits.items() if limit is not None)
+
+
+def dataset(load: Load, plan: BenchPlan, workload: Workload, salt: str) -> bytes:
+    """The requests of one load as AIPerf's lines: its warm-up, then the measured ones.
+
+    Raises:
+        SpecError: a request is more than a single user message, or asks what such a job cannot send.
+    """
+    measured = measured_of(plan, workload) or len(workload.items)
+    items = islice(items_of(plan, workload, load, salt), warm_up_of(plan, load) + measured)
+    return _lines(items, workload.temperature)
+
+
+def _lines(items: Iterable[WorkItem], temperature: float | None) -> bytes:
+    lines = []
+    for number, item in enumerate(items):
+        _check(item, temperature)
+        # AIPerf groups lines of one id, so a prompt that is asked again needs another.
+        line: dict[str, Any] = {"session_id": f"{number}:{item.prompt_id}", "text": _text(item)}
+        longest = item.body.get("max_completion_tokens") or item.body.get("max_tokens")
+        if longest:
+            line["output_length"] = longest
+        lines.append(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+    return b"".join(lines)
+
+
+def prompt_id(conversation: str) -> str:
+    """The prompt's own id in what AIPerf calls a conversation's."""
+    number, colon, name = conversation.partition(":")
+    return name if colon and number.isdigit() else conversation
+
+
+def _check(item: WorkItem, temperature: float | None) -> None:
+    other = sorted(set(item.body) - _CARRIED - _SET_BY_CLIENT)
+    if temperature is None and "temperature" in item.body:
+        other.append("a temperature of its own")
+    if other:
+        raise _refused(item, f"asks for {', '.join(other)}")
+
+
+def _text(item: WorkItem) -> str:
+    prompt, messages = item.body.get("prompt"), item.body.get("messages")
+    if isinstance(prompt, str):
+        return prompt
+    if (
+        isinstance(messages, list)
+        and len(messages) == 1
+        and messages[0].get("role") == "user"
+        and isinstance(messages[0].get("content"), str)
+    ):
+        return str(messages[0]["content"])
+    raise _refused(item, "is more than one user message")
+
+
+def _refused(item: WorkItem, why: str) -> SpecError:
+    return SpecError(
+        f"prompt {item.prompt_id} {why}, which a managed job does not send",
+        next_step="leave --managed out: the built-in client sends any body",
+    )
+
+
+def notes(workload: Workload) -> list[str]:
+    """What is otherwise than with the built-in client, for whoever compares the figures."""
+    found = []
+    if any("prompt" in item.body for item in workload.items):
+        found.append("the jobs speak chat only: completion prompts were sent as a user's message")
+    if any(item.then is not None for item in workload.items):
+        found.append("of each conversation the first turn alone was asked")
+    return found
