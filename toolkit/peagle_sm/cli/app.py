@@ -161,12 +161,6 @@ ENTRIES = (
         "Measuring",
     ),
     Entry(
-        "verify",
-        f"{_COMMANDS}.verify:verify",
-        "Check that an endpoint's answers are the target's own.",
-        "Measuring",
-    ),
-    Entry(
         "cost",
         f"{_COMMANDS}.cost:cost",
         "Turn results into money: USD per million output tokens at each measured load.",

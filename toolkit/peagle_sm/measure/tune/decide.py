@@ -11,8 +11,8 @@ from peagle_sm.measure.tune.predict import Prediction
 
 #: A smaller K is chosen while this interval of its rate over the best one's does not exclude 1 …
 CHOICE_SHARE = 0.95
-#: … and while it gives away at most so much more than the best one, as a share of the rate, on average. Without
-#: this bound a wide interval would excuse any K: the fewer the readings, the worse the choice.
+#: … and while it gives away at most so much more than the best one, as a share of the rate, on average.
+#: Without this bound a wide interval would excuse any K: the fewer the readings, the worse the choice.
 CHOICE_LOSS = 0.003
 
 

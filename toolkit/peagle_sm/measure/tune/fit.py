@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from peagle_sm.measure.tune.curve import Array, Curve, Prior, condition, from_basis, random_walk
+from peagle_sm.measure.tune.curve import Array, Curve, Prior, condition, from_basis
 from peagle_sm.measure.tune.reading import Reading
 
 

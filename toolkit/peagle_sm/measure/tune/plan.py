@@ -26,8 +26,11 @@ def next_deployment(
     return next_k(predict(fit(readings, max_k, noise), readings, noise), deployed)
 
 
-def next_round(readings: Sequence[Reading], max_k: int, noise: Noise | None = None) -> list[int]:
-    """The K to measure in the next round: all of them at first, then those still in question; none at the end."""
-    if not any(reading.k for reading in readings):
+def next_round(
+    readings: Sequence[Reading], max_k: int, concurrency: int, noise: Noise | None = None
+) -> list[int]:
+    """The K of the next round at one concurrency: all at first, then those in question; none at the end."""
+    if not any(reading.k and reading.concurrency == concurrency for reading in readings):
         return list(range(1, max_k + 1))
-    return contenders(predict(fit(readings, max_k, noise), readings, noise), share=0.8)
+    prediction = predict(fit(readings, max_k, noise), readings, noise)[concurrency]
+    return contenders({concurrency: prediction}, share=0.8)

@@ -1,4 +1,4 @@
-"""From a fit to the rate at every K: drawn together, so that a difference of two K has its own interval. Pure."""
+"""From a fit to the rate at every K, drawn together: so a ratio of two K has an interval of its own. Pure."""
 
 from __future__ import annotations
 

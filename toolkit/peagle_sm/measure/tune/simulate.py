@@ -1,4 +1,4 @@
-"""The tuner on many made-up endpoints: what it gives away against knowing the best K. Pure but for its seed."""
+"""The tuner on many made-up endpoints: what it gives away against knowing the best K. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Strategy = Callable[[Surface, tuple[int, ...], Noise, np.random.Generator], tupl
 
 @dataclass(frozen=True)
 class Outcome:
-    """One strategy over many endpoints; regrets are shares of the best rate, one an endpoint and concurrency."""
+    """One strategy over many endpoints; a regret (share of the best rate) for each and each concurrency."""
 
     regrets: np.ndarray
     deployments: float  #: of speculative K, mean
@@ -58,14 +58,12 @@ def by_runtime(rounds: int = RUNTIME_ROUNDS) -> Strategy:
     def run(
         surface: Surface, concurrencies: tuple[int, ...], noise: Noise, rng: np.random.Generator
     ) -> tuple[dict[int, int], int, int]:
-        readings = measure(surface, 0, concurrencies, noise, rng, 0)
-        for block in range(rounds):
-            ks = next_round(readings, surface.max_k, noise)
-            for k in ks:
-                readings += measure(surface, k, concurrencies, noise, rng, block)
-            if not ks:
-                break
-            readings += measure(surface, 0, concurrencies, noise, rng, block)
+        readings: list[Reading] = []
+        for c in concurrencies:
+            for block in range(rounds):
+                ks = next_round(readings, surface.max_k, c, noise)
+                for k in (0, *ks) if ks else ():
+                    readings += measure(surface, k, (c,), noise, rng, block)
         return _chosen(readings, surface.max_k, noise), 1, len(readings) // len(concurrencies)
 
     return run

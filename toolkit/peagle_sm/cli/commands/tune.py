@@ -1,0 +1,187 @@
+"""`peagle-sm tune`: the best num_speculative_tokens for each concurrency, written into the spec."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peagle_sm.cli.confirm import confirmed, need_terminal
+from peagle_sm.cli.lazy import Command
+from peagle_sm.cli.measuring_options import PACKAGES, Numbers, need_measure_extra
+from peagle_sm.cli.options import global_options
+from peagle_sm.cli.output import emit, note, to_json
+from peagle_sm.cli.spec_file import read_spec, spec_argument
+from peagle_sm.cli.state import State
+
+if TYPE_CHECKING:
+    from peagle_sm.aws.session import Session
+    from peagle_sm.core.plan import Plan
+    from peagle_sm.measure.tune.job import Job
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command(cls=Command)
+@spec_argument
+@click.option("--modes", metavar="LIST", help="p-eagle, eagle3 or both.  [default: the spec's]")
+@click.option("--head", "heads", multiple=True, metavar="MODE=ID", help="Draft head of a mode.")
+@click.option("--concurrency", type=Numbers(whole=True), help="So many requests in flight.  [default: 1,8]")
+@click.option("--max-k", type=click.IntRange(2, 32), default=11, show_default=True, help="The largest K.")
+@click.option(
+    "--by",
+    type=click.Choice(("auto", "runtime", "deployments")),
+    default="auto",
+    help="runtime: K changes inside one engine (the local one, or an image with the plugin of container/); "
+    "deployments: one for each K.  [default: runtime locally, else deployments]",
+)
+@click.option("--components", is_flag=True, help="Arms side by side as inference components of one endpoint.")
+@click.option(
+    "--max-deployments",
+    type=click.IntRange(2, 16),
+    default=3,
+    show_default=True,
+    help="Of K, for each mode, besides the baseline.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 50),
+    default=4,
+    show_default=True,
+    help="Over the K in question, with runtime K.",
+)
+@click.option(
+    "--workload",
+    "-w",
+    metavar="NAME|PATH",
+    default="humaneval",
+    show_default=True,
+    help="As `bench` takes it.",
+)
+@click.option("--workload-file", type=_FILE, help="The named workload's file, where it cannot be fetched.")
+@click.option(
+    "--requests", type=click.IntRange(min=4), default=24, show_default=True, help="Measured, a window."
+)
+@click.option("--max-tokens", type=click.IntRange(min=8), default=128, show_default=True, help="An answer.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Chooses prompts and their order.")
+@click.option(
+    "--sweep",
+    type=click.IntRange(0, 100),
+    default=0,
+    metavar="ROUNDS",
+    help="Measure every K so often afterwards, and say whether the choice stands (runtime K only).",
+)
+@click.option("--out", "-o", type=_FILE, help="The results file.  [default: results/tune-NAME-TIME.jsonl]")
+@click.option("--write/--no-write", default=True, help="Write the K into SPEC.  [default: write]")
+@click.option("--dry-run", is_flag=True, help="Print the requests that come first as JSON; do nothing.")
+@click.option("--unguarded", is_flag=True, help="Deploy without an installed guard.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@global_options
+@click.pass_obj
+def tune(state: State, /, spec_path: Path, **options: Any) -> None:
+    """Find the best num_speculative_tokens (K) for each concurrency, and the best mode.
+
+    SPEC is a YAML file (default: peagle.yaml). The model is deployed without speculation and with it, a few K
+    are measured, acceptance and step time are fitted, the other K predicted, the best ones measured again,
+    and everything is deleted. Of K that cannot be told apart the smaller is chosen. One K for all the
+    concurrencies is written into SPEC, its evidence in a comment above it. The price comes first, then a
+    question.
+    """
+    need_measure_extra((*PACKAGES, "numpy"))
+    dry_run, yes = options["dry_run"], options["yes"]
+    if not dry_run:
+        need_terminal(state, yes, "peagle-sm tune --dry-run")
+    from peagle_sm.cli.commands.plan import refuse_if_needed
+    from peagle_sm.cli.connect import open_session
+    from peagle_sm.cli.progress import follower
+    from peagle_sm.cli.signals import termination_is_ctrl_c
+    from peagle_sm.cli.tune_text import done_data, render_before, render_done
+    from peagle_sm.measure.tune import job as tuning
+
+    spec = read_spec(spec_path)
+    session = open_session(state, spec.placement.region)
+    job = _job(spec_path, session, options, spec)
+    tuning.check(job)
+    plans = tuning.plans_of(job, session)
+    for plan in plans.values():
+        refuse_if_needed(plan)
+    if dry_run:
+        _print_requests(job, plans)
+        return
+    cost = tuning.price_of(job, plans, session)
+    note(state, render_before(job, cost, next(iter(plans.values())).price_source) + "\n")
+    if not confirmed(state, f"Go on ({cost.words()})?", yes):
+        from peagle_sm.service import Declined
+
+        raise Declined(
+            "Nothing was tuned: not confirmed.", next_step="Run it again and confirm, or give --yes."
+        )
+    with termination_is_ctrl_c(), follower(state) as follow:
+        done = tuning.run(job, session, progress=follow, write=options["write"])
+    emit(
+        state,
+        table=lambda: render_done(done),
+        data=lambda: done_data(done),
+        names=[str(result.common.k) for result in done.tuned.results],
+    )
+
+
+def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) -> Job:
+    from peagle_sm.measure.compare.modes import parse_by_mode
+    from peagle_sm.measure.tune.arms import parse_modes
+    from peagle_sm.measure.tune.job import Job, modes_of
+    from peagle_sm.measure.tune.run import Settings
+    from peagle_sm.measure.tune.side import WindowSize
+    from peagle_sm.measure.workloads import load_workload
+
+    modes = modes_of(spec, parse_modes(options["modes"]) if options["modes"] else None)
+    by = options["by"]
+    runtime = (by == "runtime" or (by == "auto" and session.is_local)) and not options["components"]
+    return Job(
+        spec=spec,
+        spec_path=None if str(spec_path) == "-" else spec_path,
+        settings=Settings(
+            modes=modes,
+            concurrencies=tuple(dict.fromkeys(options["concurrency"] or (1, 8))),
+            max_k=options["max_k"],
+            runtime=runtime,
+            most_deployments=options["max_deployments"],
+            rounds=options["rounds"],
+            size=WindowSize(options["requests"]),
+            heads=parse_by_mode("--head", options["heads"], modes),
+            sweep_rounds=options["sweep"],
+            unguarded=options["unguarded"],
+        ),
+        workload=load_workload(
+            options["workload"],
+            seed=options["seed"],
+            max_tokens=options["max_tokens"],
+            file=options["workload_file"],
+            first_turn_only=True,
+        ),
+        max_tokens=options["max_tokens"],
+        out=options["out"] or _default_path(spec.name),
+        seed=options["seed"],
+        components=options["components"],
+    )
+
+
+def _print_requests(job: Job, plans: dict[str, Plan]) -> None:
+    click.echo(
+        to_json(
+            {
+                arm: [
+                    {"service": one.service, "operation": one.operation, "parameters": one.parameters}
+                    for one in plan.requests
+                ]
+                for arm, plan in plans.items()
+            }
+        )
+    )
+
+
+def _default_path(name: str) -> Path:
+    from datetime import UTC, datetime
+
+    return Path("results") / f"tune-{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.jsonl"

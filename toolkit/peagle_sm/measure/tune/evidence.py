@@ -1,0 +1,35 @@
+"""What is written beside the K in a spec file. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from peagle_sm.measure.records import FitRecord
+from peagle_sm.measure.tune.outcome import ModeResult
+
+
+def evidence(
+    result: ModeResult,
+    fits: Sequence[FitRecord],
+    *,
+    workload: str,
+    date: str,
+    stand_in: bool,
+    file: str,
+) -> list[str]:
+    """Comment lines for the spec file, without their marks; ``fits`` are the mode's records."""
+    plural = "" if result.deployments == 1 else "s"
+    lines = [
+        f"K={result.common.k} for {result.mode} on {date}, {workload}, "
+        f"from {result.deployments} deployment{plural} of it"
+    ]
+    for record in fits:
+        point = next(point for point in record.points if point.k == result.common.k)
+        lines.append(
+            f"{record.load.label}: {point.otps:.0f} tokens/s [{point.low or 0:.0f}, {point.high or 0:.0f}], "
+            f"acceptance length {point.acceptance_length:.2f}, step {point.step_ms:.2f} ms; "
+            f"best K here {record.best_k}"
+        )
+    if stand_in:
+        lines.append("measured on the small stand-in weights: says nothing of the real model")
+    return [*lines, f"results: {file}"]

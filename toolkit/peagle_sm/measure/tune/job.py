@@ -1,0 +1,210 @@
+"""`tune` from its options to its result: checked, priced, run, and written down."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import Interrupted, SpecError
+from peagle_sm.core.plan import Plan
+from peagle_sm.core.spec import EndpointSpec, Mode
+from peagle_sm.measure.bench import origin_of_figures
+from peagle_sm.measure.records import FitRecord, Header
+from peagle_sm.measure.result_file import ResultWriter, read
+from peagle_sm.measure.tune.arms import arm_spec
+from peagle_sm.measure.tune.evidence import evidence
+from peagle_sm.measure.tune.plan import first_probes
+from peagle_sm.measure.tune.price import Estimate, estimate
+from peagle_sm.measure.tune.run import Settings, Tuned, Tuning
+from peagle_sm.measure.tune.yaml_edit import write_k
+from peagle_sm.measure.workloads import Workload
+from peagle_sm.service import plan_for
+from peagle_sm.service.events import Event, Progress
+
+
+@dataclass(frozen=True)
+class Job:
+    """What was asked for; ``spec_path`` None where the spec came from stdin."""
+
+    spec: EndpointSpec
+    spec_path: Path | None
+    settings: Settings
+    workload: Workload
+    max_tokens: int
+    out: Path
+    seed: int = 0
+    components: bool = False
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of it: the choice, its records, and whether the spec was changed."""
+
+    tuned: Tuned
+    fits: tuple[FitRecord, ...]
+    out: Path
+    stand_in: bool
+    written: str | None  #: the spec's path if the K was written into it
+    notes: tuple[str, ...] = field(default=())
+
+
+def check(job: Job) -> None:
+    """Refuse what cannot be tuned.
+
+    Raises:
+        SpecError: the spec has no speculation and no mode was named, a concurrency repeats, or the sweep was
+            asked for where K cannot change.
+    """
+    settings = job.settings
+    if not settings.modes:
+        raise SpecError(
+            "speculation.mode: found none; there is no K to tune.",
+            next_step="Name the modes to try, for example --modes p-eagle,eagle3.",
+        )
+    if settings.sweep_rounds and not settings.runtime:
+        raise SpecError(
+            "--sweep: found with one deployment for each K; allowed: with K that changes in one engine.",
+            next_step="Leave --sweep out, or use --by runtime.",
+        )
+    if settings.sweep_rounds == 1:
+        raise SpecError("--sweep: found 1; allowed: 0, or 2 and more.", next_step="Give at least 2 rounds.")
+
+
+def specs_of(job: Job) -> dict[str, EndpointSpec]:
+    """The endpoints that come first, by arm: the baseline, and each mode at its first K."""
+    settings = job.settings
+    k = settings.max_k if settings.runtime else first_probes(settings.max_k)[0]
+    return {"none": arm_spec(job.spec, "none", None)} | {
+        mode: arm_spec(job.spec, mode, k, runtime=settings.runtime, head=settings.heads.get(mode))
+        for mode in settings.modes
+    }
+
+
+def plans_of(job: Job, session: Session) -> dict[str, Plan]:
+    """The plan of each of these endpoints; creates nothing."""
+    return {arm: plan_for(spec, session) for arm, spec in specs_of(job).items()}
+
+
+def price_of(job: Job, plans: dict[str, Plan], session: Session) -> Estimate:
+    """What the tuning will take and cost, at most."""
+    settings = job.settings
+    prices = [plan.usd_per_hour for plan in plans.values()]
+    known = [price for price in prices if price is not None]
+    return estimate(
+        modes=len(settings.modes),
+        concurrencies=settings.concurrencies,
+        max_k=settings.max_k,
+        runtime=settings.runtime,
+        most_deployments=settings.most_deployments,
+        rounds=settings.rounds + settings.sweep_rounds,
+        requests=settings.size.requests,
+        max_tokens=job.max_tokens,
+        usd_per_hour=max(known) if len(known) == len(prices) else None,
+        max_lifetime_hours=job.spec.lifecycle.max_lifetime_hours,
+        local=session.is_local,
+        one_instance=job.components,
+    )
+
+
+def run(
+    job: Job,
+    session: Session,
+    *,
+    progress: Progress | None,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    token: Callable[[], str] = lambda: secrets.token_hex(4),
+    write: bool = True,
+) -> Done:
+    """Tune, write the results file as it goes, and the K into the spec file at the end.
+
+    Raises:
+        SpecError: the results file is there already.
+        Interrupted: Ctrl-C; the message says what was saved.
+        PeagleError: whatever deploying and measuring may say.
+    """
+    began = now()
+
+    def tell(message: str) -> None:
+        if progress is not None:
+            progress(Event("check", message, elapsed_s=(now() - began).total_seconds()))
+
+    with ResultWriter(job.out) as writer:
+        writer.append(_header(job, session, began, token()))
+        tuning = Tuning(
+            base=job.spec,
+            settings=job.settings,
+            items=job.workload.items,
+            session=session,
+            salt=token(),
+            sink=writer.append,
+            tell=tell,
+            progress=progress,
+            components=job.components,
+        )
+        try:
+            tuned = tuning.run()
+        except KeyboardInterrupt:
+            raise Interrupted(
+                f"interrupted; the windows measured so far are in {job.out}",
+                next_step="run it again with another --out",
+            ) from None
+    results = read(job.out)
+    written = _write(job, tuned, results.fits, results.header) if write and job.spec_path else None
+    return Done(tuned, results.fits, job.out, results.header.stand_in_weights, written)
+
+
+def _write(job: Job, tuned: Tuned, fits: tuple[FitRecord, ...], header: Header) -> str | None:
+    """Only the K of the spec's own mode: another mode is the reader's decision."""
+    path = job.spec_path
+    own = next((result for result in tuned.results if result.mode == job.spec.speculation.mode), None)
+    if own is None or path is None:
+        return None
+    lines = evidence(
+        own,
+        [record for record in fits if record.mode == own.mode],
+        workload=job.workload.name,
+        date=str(header.provenance.get("date", ""))[:10],
+        stand_in=header.stand_in_weights,
+        file=str(job.out),
+    )
+    path.write_text(
+        write_k(path.read_text(encoding="utf-8"), own.common.k, lines, str(path)), encoding="utf-8"
+    )
+    return str(path)
+
+
+def _header(job: Job, session: Session, began: datetime, token: str) -> Header:
+    settings = job.settings
+    config: dict[str, Any] = {
+        "spec": job.spec.model_dump(mode="json", exclude_defaults=True),
+        "modes": list(settings.modes),
+        "concurrencies": list(settings.concurrencies),
+        "max_k": settings.max_k,
+        "by": "components" if job.components else "runtime" if settings.runtime else "deployments",
+        "most_deployments": settings.most_deployments,
+        "rounds": settings.rounds,
+        "sweep_rounds": settings.sweep_rounds,
+        "requests": settings.size.requests,
+        "max_tokens": job.max_tokens,
+        "workload": job.workload.describe(),
+        "seed": job.seed,
+    }
+    return Header(
+        run_id=f"tune-{began:%Y%m%dT%H%M%SZ}-{token}",
+        command="tune",
+        config=config,
+        provenance=origin_of_figures(job.seed),
+        stand_in_weights=session.is_local,
+    )
+
+
+def modes_of(spec: EndpointSpec, modes: tuple[Mode, ...] | None) -> tuple[Mode, ...]:
+    """The modes that were named, else the spec's own; none where that is none."""
+    if modes is not None:
+        return modes
+    return () if spec.speculation.mode == "none" else (spec.speculation.mode,)

@@ -1,0 +1,138 @@
+"""From all readings of a mode to its records: a fit for each concurrency, and one K for the spec. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from peagle_sm.measure.records import FitRecord, KPoint, Load, Mode
+from peagle_sm.measure.tune.decide import Choice, choose
+from peagle_sm.measure.tune.fit import Fit, Noise, fit
+from peagle_sm.measure.tune.levels import level, noise_of
+from peagle_sm.measure.tune.predict import Prediction, predict
+from peagle_sm.measure.tune.reading import Reading
+
+
+@dataclass(frozen=True)
+class ModeResult:
+    """One mode, tuned.
+
+    ``choices`` by concurrency; ``common`` is the one K for all of them together (the highest mean of the
+    logarithms of the rates), which is what an endpoint can be given.
+    """
+
+    mode: Mode
+    max_k: int
+    readings: tuple[Reading, ...]
+    noise: Noise
+    fit: Fit
+    predictions: Mapping[int, Prediction]
+    choices: Mapping[int, Choice]
+    common: Choice
+    deployments: int
+
+
+def conclude(
+    mode: Mode,
+    readings: Sequence[Reading],
+    max_k: int,
+    *,
+    deployments: int,
+    noise: Noise | None = None,
+    levelled: bool = True,
+) -> ModeResult:
+    """Fit, predict and choose. ``levelled`` takes out the rounds' own levels (one machine, one process)."""
+    clean = level(readings) if levelled else list(readings)
+    seen = noise_of(clean, noise)
+    fitted = fit(clean, max_k, seen)
+    speculating = {c: without_baseline(p) for c, p in predict(fitted, clean, seen).items()}
+    choices = {c: choose(prediction) for c, prediction in speculating.items()}
+    return ModeResult(
+        mode=mode,
+        max_k=max_k,
+        readings=tuple(clean),
+        noise=seen,
+        fit=fitted,
+        predictions=predict(fitted, clean, seen),
+        choices=choices,
+        common=choose(together(speculating)),
+        deployments=deployments,
+    )
+
+
+def without_baseline(prediction: Prediction) -> Prediction:
+    """Only the K with speculation: an endpoint of the mode cannot be given 0."""
+    keep = [index for index, k in enumerate(prediction.ks) if k]
+    return Prediction(prediction.concurrency, tuple(k for k in prediction.ks if k), prediction.draws[:, keep])
+
+
+def together(predictions: Mapping[int, Prediction]) -> Prediction:
+    """One rate for all concurrencies: the geometric mean, in which each counts alike."""
+    first = next(iter(predictions.values()))
+    logs = np.mean([np.log(prediction.draws) for prediction in predictions.values()], axis=0)
+    return Prediction(0, first.ks, np.exp(logs))
+
+
+def best_mode(results: Sequence[ModeResult], concurrency: int) -> tuple[Mode, int, float]:
+    """The mode, K and expected rate (tokens a second) at one concurrency; mode none competes with K=0."""
+    rates: list[tuple[float, Mode, int]] = []
+    for result in results:
+        prediction = result.predictions[concurrency]
+        k = result.choices[concurrency].k
+        rates.append((float(prediction.mean[prediction.ks.index(k)]), result.mode, k))
+        if 0 in prediction.ks:
+            rates.append((float(prediction.mean[prediction.ks.index(0)]), "none", 0))
+    rate, mode, k = max(rates)
+    return mode, k, rate
+
+
+def fit_records(result: ModeResult, usd: float | None) -> list[FitRecord]:
+    """What a results file says of the mode, one record for each concurrency."""
+    return [
+        FitRecord(
+            mode=result.mode,
+            load=Load("closed", concurrency=concurrency),
+            points=tuple(_points(result, concurrency)),
+            best_k=choice.k,
+            reason="; ".join(
+                [
+                    choice.reason,
+                    f"expected loss {choice.expected_loss:.1%}",
+                    _sources(result, concurrency),
+                ]
+            ),
+            deployments=result.deployments,
+            usd=usd,
+        )
+        for concurrency, choice in result.choices.items()
+    ]
+
+
+def _points(result: ModeResult, concurrency: int) -> list[KPoint]:
+    prediction = result.predictions[concurrency]
+    read = [reading for reading in result.readings if reading.concurrency == concurrency]
+    measured = {reading.k for reading in read}
+    found = []
+    for index, k in enumerate(prediction.ks):
+        low, high = prediction.interval(k)
+        if k:
+            length = float(np.exp(result.fit.log_acceptance.at(k)[0]))
+            step = result.fit.step_ms[concurrency].at(k)[0]
+        else:
+            length, step = 1.0, float(np.mean([r.step_ms for r in read if r.k == 0]))
+        rate = float(prediction.mean[index])
+        found.append(KPoint(k, length, step, rate, k in measured, low, high))
+    return found
+
+
+def _sources(result: ModeResult, concurrency: int) -> str:
+    words = {
+        "metrics": "the engine's inter-token latency",
+        "drafts": "stream time by verification steps",
+        "chunks": "gaps between chunks",
+        "simulated": "a simulation",
+    }
+    found = sorted({r.step_source for r in result.readings if r.concurrency == concurrency})
+    return "step time from " + " and ".join(words[source] for source in found)

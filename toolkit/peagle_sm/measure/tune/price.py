@@ -1,0 +1,93 @@
+"""What a tuning will cost, and what it has cost. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Minutes from CreateEndpoint to the first answer: hundreds of gigabytes are read on AWS (assumed), a few
+#: megabytes here (measured, docs/engine.md).
+STARTUP_MINUTES_AWS = 15.0
+STARTUP_MINUTES_LOCAL = 0.5
+#: A step of an engine without speculation, for how long a window lasts at most: large models take less.
+SLOW_STEP_S = 0.02
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """``usd`` and ``most_usd`` are None where no price is known; ``most_usd`` is what the lifetimes allow."""
+
+    deployments: int
+    windows: int
+    minutes: float
+    usd_per_hour: float | None
+    usd: float | None
+    most_usd: float | None
+
+    def words(self) -> str:
+        """One sentence."""
+        what = f"{self.deployments} deployments, {self.windows} windows, about {self.minutes:.0f} min"
+        if self.usd is None:
+            return f"{what}; no price is known, so nobody can say what it costs"
+        if self.usd == 0:
+            return f"{what}; nothing is billed"
+        return f"{what}: about {self.usd:.2f} USD, and never more than {self.most_usd:.2f} USD"
+
+
+def estimate(
+    *,
+    modes: int,
+    concurrencies: tuple[int, ...],
+    max_k: int,
+    runtime: bool,
+    most_deployments: int,
+    rounds: int,
+    requests: int,
+    max_tokens: int,
+    usd_per_hour: float | None,
+    max_lifetime_hours: float,
+    local: bool,
+    one_instance: bool = False,
+) -> Estimate:
+    """The most that a tuning takes; ``usd_per_hour`` is one endpoint's.
+
+    The baseline stays up throughout, beside one endpoint at a time (all modes at once where K changes in
+    the engine; one endpoint with all of them as components with ``one_instance``).
+    """
+    startup = STARTUP_MINUTES_LOCAL if local else STARTUP_MINUTES_AWS
+    if runtime:
+        deployments = 1 + modes
+        # In later rounds about half of the K are still in question.
+        each = (max_k + 1) + (rounds - 1) * (max_k // 2 + 1)
+        windows, starts, at_once = modes * each, 1, deployments
+    else:
+        deployments = 1 + modes * most_deployments
+        windows, starts, at_once = 1 + modes * most_deployments, 1 + modes * most_deployments, 2
+    if one_instance:
+        starts = at_once = 1
+    seconds = sum(windows * (max(requests, 3 * c) + c) * max_tokens * SLOW_STEP_S / c for c in concurrencies)
+    minutes = starts * startup + seconds / 60
+    usd = None if usd_per_hour is None else round(at_once * usd_per_hour * minutes / 60, 2)
+    most = None if usd_per_hour is None else round(deployments * usd_per_hour * max_lifetime_hours, 2)
+    return Estimate(deployments, windows * len(concurrencies), minutes, usd_per_hour, usd, most)
+
+
+@dataclass
+class Bill:
+    """Adds up what endpoints have cost while they were up."""
+
+    usd: float = 0.0
+    unknown: bool = False
+    seconds: float = 0.0
+
+    def add(self, seconds: float, usd_per_hour: float | None) -> None:
+        """An endpoint was there for ``seconds``, from CreateEndpoint until it was gone."""
+        self.seconds += seconds
+        if usd_per_hour is None:
+            self.unknown = True
+        else:
+            self.usd += seconds / 3600 * usd_per_hour
+
+    @property
+    def total(self) -> float | None:
+        """USD, None where a price is not known."""
+        return None if self.unknown else round(self.usd, 4)

@@ -1,0 +1,199 @@
+"""A whole tuning: deploy, measure, choose, delete; and what it cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+from peagle_sm.aws.session import Session
+from peagle_sm.core.spec import EndpointSpec, Mode
+from peagle_sm.measure.compare.fleet import Fleet
+from peagle_sm.measure.endpoint_arm import describe_endpoint
+from peagle_sm.measure.load import WorkItem
+from peagle_sm.measure.records import Mode as RecordMode
+from peagle_sm.measure.records import Record
+from peagle_sm.measure.tune.agreement import Agreement, check_record, compare
+from peagle_sm.measure.tune.arms import arm_spec, label
+from peagle_sm.measure.tune.levels import level
+from peagle_sm.measure.tune.outcome import ModeResult, conclude, fit_records
+from peagle_sm.measure.tune.price import Bill
+from peagle_sm.measure.tune.reading import Reading
+from peagle_sm.measure.tune.side import EndpointSide, WindowSize, demand_prompts
+from peagle_sm.measure.tune.strategy import Tell, by_deployments, every_k, in_one_engine
+from peagle_sm.service import Endpoint
+from peagle_sm.service.events import Progress
+
+SWEEP_BLOCKS = 1000  #: numbers the rounds of a sweep, apart from those of the tuning
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is tuned, and how thoroughly."""
+
+    modes: tuple[Mode, ...]
+    concurrencies: tuple[int, ...]
+    max_k: int
+    runtime: bool  #: K changes inside one engine; else one deployment for each K
+    most_deployments: int
+    rounds: int
+    size: WindowSize
+    heads: Mapping[str, str] = field(default_factory=dict)
+    sweep_rounds: int = 0  #: of the exhaustive sweep that the choice is held against; 0 does without
+    unguarded: bool = False
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What came of it; ``usd`` None where a price is not known."""
+
+    results: tuple[ModeResult, ...]
+    agreements: tuple[Agreement, ...]
+    usd: float | None
+    minutes: float
+    untrusted: tuple[str, ...]
+
+
+@dataclass
+class Tuning:
+    """One run. ``sink`` takes the records as they come, ``tell`` one sentence a step."""
+
+    base: EndpointSpec
+    settings: Settings
+    items: Sequence[WorkItem]
+    session: Session
+    salt: str
+    sink: Callable[[Record], None]
+    tell: Tell
+    progress: Progress | None = None
+    components: bool = False
+    monotonic: Callable[[], float] = time.monotonic
+    _bill: Bill = field(default_factory=Bill)
+    _untrusted: list[str] = field(default_factory=list)
+    _sweeps: dict[str, list[Reading]] = field(default_factory=dict)
+
+    def run(self) -> Tuned:
+        """Deploy, measure, choose, and delete on every ending.
+
+        Raises:
+            PlanRefused: an endpoint cannot be deployed, or its name is taken.
+            SpecError: the image does not take K by request.
+            Interrupted, BillableLeft: Ctrl-C; what is left, if anything, is named.
+            LoadStopped, ServiceFault: an endpoint stopped answering; what was measured is in the sink.
+        """
+        demand_prompts(self.items)
+        began = self.monotonic()
+        with ExitStack() as stack:
+            results = self._in_engines(stack) if self.settings.runtime else self._by_deployments(stack)
+        # Only now: deleting takes minutes, and they are billed too.
+        for result in results:
+            for record in fit_records(result, self._bill.total):
+                self.sink(record)
+        agreements = self._agreements(results)
+        minutes = (self.monotonic() - began) / 60
+        return Tuned(tuple(results), agreements, self._bill.total, minutes, tuple(self._untrusted))
+
+    def _in_engines(self, stack: ExitStack) -> list[ModeResult]:
+        settings = self.settings
+        specs = {"none": arm_spec(self.base, "none", None)}
+        for mode in settings.modes:
+            specs[mode] = arm_spec(
+                self.base, mode, settings.max_k, runtime=True, head=settings.heads.get(mode)
+            )
+        sides = stack.enter_context(self._up(specs, runtime=True))
+        found = []
+        for mode in settings.modes:
+            side = sides[mode]
+            side.demand_runtime_k(settings.max_k)
+            self.tell(f"{mode}: K 1 to {settings.max_k} in one engine")
+            readings = in_one_engine(
+                side,
+                sides["none"],
+                settings.concurrencies,
+                settings.max_k,
+                self.tell,
+                rounds=settings.rounds,
+            )
+            found.append(conclude(mode, readings, settings.max_k, deployments=1))
+            if settings.sweep_rounds:
+                self._sweeps[mode] = every_k(
+                    side,
+                    settings.concurrencies,
+                    settings.max_k,
+                    settings.sweep_rounds,
+                    self.tell,
+                    SWEEP_BLOCKS,
+                )
+        return found
+
+    def _by_deployments(self, stack: ExitStack) -> list[ModeResult]:
+        settings = self.settings
+        plain = stack.enter_context(self._up({"none": arm_spec(self.base, "none", None)}, runtime=False))
+        found = []
+        for mode in settings.modes:
+            self.tell(f"{mode}: at most {settings.most_deployments} deployments")
+            readings, deployed = by_deployments(
+                lambda k, mode=mode: self._one(mode, k),  # type: ignore[misc]
+                plain["none"],
+                settings.concurrencies,
+                settings.max_k,
+                self.tell,
+                most=settings.most_deployments,
+                beside=self.session.is_local,
+            )
+            found.append(
+                conclude(
+                    mode,
+                    readings,
+                    settings.max_k,
+                    deployments=deployed,
+                    levelled=self.session.is_local,
+                )
+            )
+        return found
+
+    @contextmanager
+    def _one(self, mode: Mode, k: int) -> Iterator[EndpointSide]:
+        spec = arm_spec(self.base, mode, k, head=self.settings.heads.get(mode))
+        with self._up({mode: spec}, runtime=False) as sides:
+            yield sides[mode]
+
+    @contextmanager
+    def _up(self, specs: Mapping[str, EndpointSpec], *, runtime: bool) -> Iterator[dict[str, EndpointSide]]:
+        began = self.monotonic()
+        price: float | None = 0.0 if self.session.is_local else None
+        try:
+            with Fleet(
+                specs, self.session, unguarded=self.settings.unguarded, progress=self.progress
+            ) as fleet:
+                sides = {key: self._side(key, endpoint, runtime) for key, endpoint in fleet.endpoints.items()}
+                price = next(iter(sides.values())).arm.usd_per_hour
+                yield sides
+        finally:
+            for _ in specs:
+                self._bill.add(self.monotonic() - began, price)
+
+    def _side(self, key: str, endpoint: Endpoint, runtime: bool) -> EndpointSide:
+        mode: RecordMode = "none" if key == "none" else "eagle3" if key == "eagle3" else "p-eagle"
+        return EndpointSide(
+            endpoint,
+            mode,
+            describe_endpoint(self.session, endpoint.name).arm,
+            self.items,
+            self.settings.size,
+            self.sink,
+            runtime=runtime and mode != "none",
+            rotate=runtime,
+            salt=self.salt,
+            untrusted=self._untrusted,
+        )
+
+    def _agreements(self, results: Sequence[ModeResult]) -> tuple[Agreement, ...]:
+        found = []
+        for result in results:
+            for concurrency, choice in result.choices.items() if result.mode in self._sweeps else ():
+                agreement = compare(level(self._sweeps[result.mode]), choice.k, concurrency)
+                self.sink(check_record(agreement, label(result.mode, choice.k)))
+                found.append(agreement)
+        return tuple(found)
