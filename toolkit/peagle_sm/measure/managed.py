@@ -102,7 +102,8 @@ def run_managed(
             facts, bundle = _measured(session, job, load, path, around)
             point, requests = _write(writer, bundle, described.arm, load, plan, workload)
             notes += _notes(point, requests, bundle)
-            around.progress(Event("done", _ended(described.arm, load, facts, point, bundle), load.label, 0.0))
+            told = _ended(described.arm, load, facts, point, bundle)
+            around.progress(Event("done", told, load.label, facts.seconds or 0.0))
     return Outcome(path, read(path), (*workload.notes, *notes))
 
 

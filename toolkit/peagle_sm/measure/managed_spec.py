@@ -24,11 +24,10 @@ CHANNELS = "/opt/ml/input/data"
 DATASET = "dataset"
 TOKENIZER = "tokenizer"
 PROMPTS = "prompts.jsonl"
-# What a line or the whole job can carry; the rest of a body AIPerf would not send.
-_CARRIED = frozenset(
-    ("prompt", "messages", "max_tokens", "max_completion_tokens", "temperature", "model", "stream")
+# AIPerf sets these itself, from the line or from the specification.
+_OWN = frozenset(
+    ("prompt", "messages", "max_tokens", "max_completion_tokens", "model", "stream", "stream_options")
 )
-_SET_BY_CLIENT = frozenset(("stream_options",))
 
 
 def workload_spec(load: Load, plan: BenchPlan, workload: Workload, tokenizer: str) -> dict[str, Any]:
@@ -80,22 +79,24 @@ def dataset(load: Load, plan: BenchPlan, workload: Workload, salt: str) -> bytes
     """The requests of one load as AIPerf's lines: its warm-up, then the measured ones.
 
     Raises:
-        SpecError: a request is more than a single user message, or asks what such a job cannot send.
+        SpecError: a request is more than a single user message.
     """
     measured = measured_of(plan, workload) or len(workload.items)
     items = islice(items_of(plan, workload, load, salt), warm_up_of(plan, load) + measured)
-    return _lines(items, workload.temperature)
+    return _lines(items)
 
 
-def _lines(items: Iterable[WorkItem], temperature: float | None) -> bytes:
+def _lines(items: Iterable[WorkItem]) -> bytes:
     lines = []
     for number, item in enumerate(items):
-        _check(item, temperature)
         # AIPerf groups lines of one id, so a prompt that is asked again needs another.
         line: dict[str, Any] = {"session_id": f"{number}:{item.prompt_id}", "text": _text(item)}
         longest = item.body.get("max_completion_tokens") or item.body.get("max_tokens")
         if longest:
             line["output_length"] = longest
+        extra = {name: value for name, value in item.body.items() if name not in _OWN}
+        if extra:  # the salt of the prefix cache among them
+            line["extra"] = extra
         lines.append(json.dumps(line, ensure_ascii=False).encode() + b"\n")
     return b"".join(lines)
 
@@ -104,14 +105,6 @@ def prompt_id(conversation: str) -> str:
     """The prompt's own id in what AIPerf calls a conversation's."""
     number, colon, name = conversation.partition(":")
     return name if colon and number.isdigit() else conversation
-
-
-def _check(item: WorkItem, temperature: float | None) -> None:
-    other = sorted(set(item.body) - _CARRIED - _SET_BY_CLIENT)
-    if temperature is None and "temperature" in item.body:
-        other.append("a temperature of its own")
-    if other:
-        raise _refused(item, f"asks for {', '.join(other)}")
 
 
 def _text(item: WorkItem) -> str:
@@ -125,12 +118,8 @@ def _text(item: WorkItem) -> str:
         and isinstance(messages[0].get("content"), str)
     ):
         return str(messages[0]["content"])
-    raise _refused(item, "is more than one user message")
-
-
-def _refused(item: WorkItem, why: str) -> SpecError:
-    return SpecError(
-        f"prompt {item.prompt_id} {why}, which a managed job does not send",
+    raise SpecError(
+        f"prompt {item.prompt_id} is more than one user message, which a managed job does not send",
         next_step="leave --managed out: the built-in client sends any body",
     )
 
