@@ -155,6 +155,12 @@ ENTRIES = (
         "Measuring",
     ),
     Entry(
+        "tune",
+        f"{_COMMANDS}.tune:tune",
+        "Find the best num_speculative_tokens and mode, and write it into the spec.",
+        "Measuring",
+    ),
+    Entry(
         "verify",
         f"{_COMMANDS}.verify:verify",
         "Check that an endpoint's answers are the target's own.",

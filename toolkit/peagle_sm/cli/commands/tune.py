@@ -57,7 +57,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     metavar="NAME|PATH",
     default="humaneval",
     show_default=True,
-    help="As `bench` takes it.",
+    help="As for `bench`.",
 )
 @click.option("--workload-file", type=_FILE, help="The named workload's file, where it cannot be fetched.")
 @click.option(
@@ -114,9 +114,7 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
     if not confirmed(state, f"Go on ({cost.words()})?", yes):
         from peagle_sm.service import Declined
 
-        raise Declined(
-            "Nothing was tuned: not confirmed.", next_step="Run it again and confirm, or give --yes."
-        )
+        raise Declined("Not confirmed: nothing was tuned.", next_step="Run it again, or give --yes.")
     with termination_is_ctrl_c(), follower(state) as follow:
         done = tuning.run(job, session, progress=follow, write=options["write"])
     emit(
