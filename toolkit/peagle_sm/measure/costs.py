@@ -208,7 +208,7 @@ def _value(
 ) -> HeadValue:
     base_usd, head_usd = base.usd_per_million or 0.0, fast.usd_per_million or 0.0
     measured = fast.otps / base.otps
-    # The paired ratio is surer than that of two points; only what the arms differ in price is taken from them.
+    # The paired ratio is surer than that of two points: only how far prices differ is taken from them.
     dearer = head_usd * measured / base_usd
 
     def at(ratio: float) -> BreakEven:

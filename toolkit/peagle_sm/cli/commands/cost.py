@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +11,9 @@ from peagle_sm.cli.lazy import Command
 from peagle_sm.cli.options import global_options
 from peagle_sm.cli.output import emit, note
 from peagle_sm.cli.state import State
+
+if TYPE_CHECKING:
+    from peagle_sm.measure.costs import HeadValue
 
 _POSITIVE = click.FloatRange(min=0, min_open=True)
 
@@ -68,8 +72,8 @@ def cost(
     from peagle_sm.cli.pricing import pricing_for
     from peagle_sm.core.unit_cost import Demand
     from peagle_sm.measure.costs import Objective, cheapest, cost_rows, head_value
+    from peagle_sm.measure.report.merging import view_of
     from peagle_sm.measure.report.reading import read_files
-    from peagle_sm.measure.report.view import view_of
 
     if otps is not None and requests_per_s is not None:
         raise click.UsageError("--otps and --requests-per-s ask for the same thing twice; give one.")
@@ -82,7 +86,7 @@ def cost(
         demand=demand,
         objective=Objective(ttft_ms, tpot_ms, e2e_ms),
     )
-    values = ()
+    values: tuple[HeadValue, ...] = ()
     if training_usd is not None:
         pair = head or view.name_of("p-eagle"), baseline or view.name_of("eagle3", "none")
         values = head_value(rows, view.comparisons, head=pair[0], baseline=pair[1], training_usd=training_usd)

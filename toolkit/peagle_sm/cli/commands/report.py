@@ -33,10 +33,10 @@ def report(
 
     from peagle_sm.cli.report_text import render_report
     from peagle_sm.measure.report.markdown import markdown as as_markdown
+    from peagle_sm.measure.report.merging import view_of
     from peagle_sm.measure.report.page import html_page
     from peagle_sm.measure.report.reading import read_files
     from peagle_sm.measure.report.verdict import verdict
-    from peagle_sm.measure.report.view import view_of
 
     results = read_files(files)
     view = view_of(results)

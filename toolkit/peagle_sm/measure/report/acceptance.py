@@ -6,15 +6,15 @@ from peagle_sm.measure.records import Acceptance, PointRecord
 from peagle_sm.measure.report import words
 from peagle_sm.measure.report.frame import both
 from peagle_sm.measure.report.line_chart import LineChart, Mark, Series
-from peagle_sm.measure.report.markup import Content
-from peagle_sm.measure.report.over_load import KINDS
+from peagle_sm.measure.report.markup import Content, tag
+from peagle_sm.measure.report.over_load import KINDS, Figure, pivot
 from peagle_sm.measure.report.section import Section, arm_cell, pair, table
 from peagle_sm.measure.report.view import View
 
 _SOURCES = {
-    "per-request": "each request's own figures",
-    "metrics": "the engine's counters",
-    "cloudwatch": "the engine's log in CloudWatch",
+    "per-request": "the requests",
+    "metrics": "the counters",
+    "cloudwatch": "CloudWatch",
 }
 
 
@@ -46,12 +46,16 @@ def acceptance(view: View) -> Section | None:
         watermark=view.watermark,
     )
     beside = table(
-        ["load", "arm", "per step", "per request", "temperature", "from"],
-        _rows(view),
-        caption="Acceptance length: tokens for each pass of the target, its own token included",
-        words=(0, 1, 5),
+        ["arm", "per step", "per request", "temperature", "from"],
+        [_row(view, point, found) for point, found in shown],
+        caption=f"Acceptance length at {shown[0][0].load.label}: tokens for each pass of the target",
+        words=(0, 4),
     )
-    return Section("acceptance", "Acceptance", _lead(view, shown), pair(both(chart, "survival"), beside))
+    lengths = Figure("al", "length", lambda point: point.acceptance.per_step if point.acceptance else None)
+    every = pivot(view, lengths, "Acceptance length per step, by load")
+    several = sum(len(view.loads(kind)) for kind in KINDS) > 1
+    right = tag("div", beside, every if several else None, class_="stack")
+    return Section("acceptance", "Acceptance", _lead(view, shown), pair(both(chart, "survival"), right))
 
 
 def _first(view: View) -> list[tuple[PointRecord, Acceptance]]:
@@ -69,25 +73,14 @@ def _first(view: View) -> list[tuple[PointRecord, Acceptance]]:
     return []
 
 
-def _rows(view: View) -> list[list[Content]]:
-    rows: list[list[Content]] = []
-    for load in (load for kind in KINDS for load in view.loads(kind)):
-        for arm in view.arms:
-            for point in view.measured(arm.name, load):
-                found = point.acceptance
-                if found is None:
-                    continue
-                rows.append(
-                    [
-                        load.label,
-                        arm_cell(view, arm.name),
-                        words.number(found.per_step),
-                        words.number(found.per_request),
-                        words.DASH if point.temperature is None else f"{point.temperature:g}",
-                        _SOURCES[found.source],
-                    ]
-                )
-    return rows
+def _row(view: View, point: PointRecord, found: Acceptance) -> list[Content]:
+    return [
+        arm_cell(view, point.arm),
+        words.number(found.per_step),
+        words.number(found.per_request),
+        words.DASH if point.temperature is None else f"{point.temperature:g}",
+        _SOURCES[found.source],
+    ]
 
 
 def _lead(view: View, shown: list[tuple[PointRecord, Acceptance]]) -> str:

@@ -29,7 +29,7 @@ class BarChart:
     title: str
     description: str
     bars: tuple[Bar, ...]
-    x_title: str
+    y_title: str
     watermark: str | None = None
 
     def __call__(self, size: Size, identity: str) -> Safe:
@@ -37,7 +37,7 @@ class BarChart:
         return _draw(self, size, identity)
 
 
-_ROW, _TOP, _THICK = 52.0, 30.0, 20.0
+_ROW, _THICK = 50.0, 20.0
 
 
 def _draw(chart: BarChart, size: Size, identity: str) -> Safe:
@@ -46,7 +46,7 @@ def _draw(chart: BarChart, size: Size, identity: str) -> Safe:
     x = Scale(0.0, high, 0.0, size.width - room)
     rows = []
     for at, bar in enumerate(chart.bars):
-        top = _TOP + at * _ROW + 20
+        top = at * _ROW + 22
         end = x(bar.value)
         rows.append(
             tag(
@@ -58,12 +58,11 @@ def _draw(chart: BarChart, size: Size, identity: str) -> Safe:
                 class_=bar.look.classes,
             )
         )
-    fitted = Size(size.width, _TOP + _ROW * len(chart.bars))
+    fitted = Size(size.width, _ROW * len(chart.bars))
     return frame.svg(
         fitted,
         chart.title,
         chart.description,
-        frame.heading(chart.x_title, chart.watermark, size.width),
         *rows,
         identity=identity,
     )

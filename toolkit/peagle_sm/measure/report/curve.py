@@ -6,14 +6,12 @@ from itertools import groupby
 
 from peagle_sm.measure.records import FitRecord, Load
 from peagle_sm.measure.report import words
-from peagle_sm.measure.report.frame import Size, both
+from peagle_sm.measure.report.frame import HALF, THIRD, both
 from peagle_sm.measure.report.line_chart import LineChart, Mark, Series
 from peagle_sm.measure.report.looks import Look, looks_of
 from peagle_sm.measure.report.markup import Content, Safe, join
 from peagle_sm.measure.report.section import Section, grid, table
 from peagle_sm.measure.report.view import View, load_value
-
-_SMALL = Size(500, 290)
 
 
 def curve(view: View) -> Section | None:
@@ -21,10 +19,9 @@ def curve(view: View) -> Section | None:
     if not view.fits:
         return None
     ordered = sorted(view.fits, key=lambda fit: (fit.load.kind, load_value(fit.load)))
-    drawn = [
-        both(_chart(view, load, list(fits)), f"k-{at}", _SMALL)
-        for at, (load, fits) in enumerate(groupby(ordered, key=lambda fit: fit.load))
-    ]
+    loads = [(load, list(fits)) for load, fits in groupby(ordered, key=lambda fit: fit.load)]
+    size = HALF if len(loads) % 3 else THIRD
+    drawn = [both(_chart(view, load, fits), f"k-{at}", size) for at, (load, fits) in enumerate(loads)]
     body = join(grid(*drawn), _chosen(ordered))
     return Section("k", "Best K", _lead(ordered), body)
 

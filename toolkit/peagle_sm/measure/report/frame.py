@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from peagle_sm.measure.report.markup import Content, Safe, join, tag
+from peagle_sm.measure.report.markup import Content, Safe, tag
 from peagle_sm.measure.report.scale import Scale
 
-DrawnAt = Callable[["Size", str], Safe]
-"""Draws a chart at a size; the text is an id of its own."""
 CHARACTER = 6.7
 """Width of an average character at the charts' 12 px, rounded up: a label must not be cut."""
 
@@ -22,7 +21,22 @@ class Size:
     height: float
 
 
-WIDE, NARROW = Size(620, 330), Size(350, 290)
+WIDE, HALF, THIRD, NARROW = Size(620, 310), Size(520, 270), Size(360, 270), Size(350, 270)
+
+
+class Chart(Protocol):
+    """What can be drawn at any size; ``y_title`` says what its figures are."""
+
+    @property
+    def y_title(self) -> str:
+        """What is drawn, with its unit."""
+
+    @property
+    def watermark(self) -> str | None:
+        """Whose figures these are not."""
+
+    def __call__(self, size: Size, identity: str) -> Safe:
+        """Draw it; ``identity`` is an id that no other drawing has."""
 
 
 def text_width(text: str) -> float:
@@ -66,17 +80,15 @@ def x_axis(scale: Scale, ticks: Sequence[float], labels: Sequence[str], bottom: 
     return tag("g", *marks, aria_hidden="true")
 
 
-def heading(text: str, mark: str | None, right: float) -> Safe:
-    """What the upright axis shows, above it; at the far end whose figures these are not (stand-ins)."""
-    parts = [tag("text", text, x=0, y=14, class_="axis")]
-    if mark:
-        parts.append(tag("text", mark, x=right, y=14, class_="watermark", text_anchor="end"))
-    return join(*parts)
+def both(chart: Chart, identity: str, wide: Size = WIDE) -> Safe:
+    """The chart under its caption, for wide and for narrow pages; the style sheet shows one of them.
 
-
-def both(draw: DrawnAt, identity: str, wide: Size = WIDE) -> Safe:
-    """The chart for wide and for narrow pages; the style sheet shows one of them."""
-    return join(
-        tag("div", draw(wide, f"{identity}-w"), class_="wide"),
-        tag("div", draw(NARROW, f"{identity}-n"), class_="narrow"),
+    The caption carries the watermark: whoever copies the chart copies whose figures these are not.
+    """
+    mark = tag("span", chart.watermark, class_="watermark") if chart.watermark else None
+    return tag(
+        "figure",
+        tag("figcaption", tag("span", chart.y_title), mark),
+        tag("div", chart(wide, f"{identity}-w"), class_="wide"),
+        tag("div", chart(NARROW, f"{identity}-n"), class_="narrow"),
     )

@@ -12,6 +12,7 @@ from peagle_sm.measure.report.markup import Safe, tag
 from peagle_sm.measure.report.scale import Scale, ratio_ticks
 
 _WIDTH, _HEIGHT, _PAD = 300.0, 26.0, 14.0
+_LABEL = 28.0  # how far apart two labels must be
 
 
 @dataclass(frozen=True)
@@ -33,21 +34,16 @@ class IntervalAxis:
         return cls(Scale(low, high, _PAD, _WIDTH - _PAD, log=True), ticks)
 
     def head(self) -> Safe:
-        """The axis itself, for the column's head."""
-        parts = []
-        last = -100.0
-        for tick in sorted(self.ticks, key=lambda t: (t != 1.0, t)):  # 1 is never the one left out
-            x = self.scale(tick)
-            label = words.axis(tick)
-            if abs(x - last) < 26 or (tick != 1.0 and abs(x - self.scale(1.0)) < 26 and last > 0):
-                continue
-            last = x if tick != 1.0 else last
-            parts.append(
-                tag(
-                    "text", label, x=x, y=16, class_="tick one" if tick == 1 else "tick", text_anchor="middle"
-                )
-            )
-        return _cell(*parts)
+        """The axis itself, for the column's head; labels that would touch are left out, 1 never is."""
+        shown: list[float] = []
+        for tick in sorted(self.ticks, key=lambda tick: (tick != 1.0, tick)):
+            if all(abs(self.scale(tick) - self.scale(other)) >= _LABEL for other in shown):
+                shown.append(tick)
+        return _cell(*(self._label(tick) for tick in shown))
+
+    def _label(self, tick: float) -> Safe:
+        kind = "tick one" if tick == 1 else "tick"
+        return tag("text", words.axis(tick), x=self.scale(tick), y=20, class_=kind, text_anchor="middle")
 
     def cell(self, interval: Interval, look: Look) -> Safe:
         """One interval: its line, its ends, its value; hollow where 1 lies inside."""

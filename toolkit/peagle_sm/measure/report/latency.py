@@ -6,13 +6,12 @@ from collections.abc import Callable
 
 from peagle_sm.measure.records import Percentiles, PointRecord
 from peagle_sm.measure.report import words
-from peagle_sm.measure.report.frame import Size
+from peagle_sm.measure.report.frame import HALF
 from peagle_sm.measure.report.markup import Content, Safe, join, tag
 from peagle_sm.measure.report.over_load import KINDS, Figure, charts, pivot
 from peagle_sm.measure.report.section import Section, arm_cell, folded, grid, table
 from peagle_sm.measure.report.view import View
 
-_SMALL = Size(500, 270)
 Part = Callable[[Percentiles], float]
 
 
@@ -35,7 +34,7 @@ _COLUMNS = (("TTFT", "ttft_ms"), ("TPOT", "tpot_ms"), ("ITL", "itl_ms"), ("end t
 
 def latency(view: View) -> Section | None:
     """Four small charts, the share of requests within the objective, and every percentile."""
-    drawn = [chart for figure in FIGURES if (chart := charts(view, figure, _SMALL))]
+    drawn = [chart for figure in FIGURES if (chart := charts(view, figure, HALF))]
     if not drawn:
         return None
     parts = [grid(*drawn), _goodput(view), folded("Every percentile", _percentiles(view))]

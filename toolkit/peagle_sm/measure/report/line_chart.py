@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from peagle_sm.measure.report import frame, words
+from peagle_sm.measure.report import frame, line_names, words
 from peagle_sm.measure.report.frame import Size
+from peagle_sm.measure.report.line_names import Line
 from peagle_sm.measure.report.looks import Look, marker
-from peagle_sm.measure.report.markup import Safe, join, tag
-from peagle_sm.measure.report.scale import Scale, bounds, nice_ticks, spread
+from peagle_sm.measure.report.markup import Safe, tag
+from peagle_sm.measure.report.scale import Scale, bounds, decade_ticks, nice_ticks
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class LineChart:
     x_ticks: tuple[float, ...]
     x_log: bool = False
     y_zero: bool = True
+    y_log: bool = False
     y_label: Callable[[float], str] = words.axis
     y_high: float | None = None
     guides: tuple[tuple[float, str, Look], ...] = ()
@@ -55,7 +57,7 @@ class LineChart:
         return _draw(self, size, identity)
 
 
-_TOP, _BOTTOM = 34.0, 46.0
+_TOP, _BOTTOM = 14.0, 46.0
 
 
 def _draw(chart: LineChart, size: Size, identity: str) -> Safe:
@@ -65,17 +67,20 @@ def _draw(chart: LineChart, size: Size, identity: str) -> Safe:
     names = max((frame.text_width(series.name) for series in chart.series), default=0)
     right = size.width - min(names + 22, size.width * 0.36)
     x = Scale(min(chart.x_ticks), max(chart.x_ticks), left + 14, right - 10, chart.x_log)
-    y = Scale(ticks[0], ticks[-1], size.height - _BOTTOM, _TOP)
+    y = Scale(ticks[0], ticks[-1], size.height - _BOTTOM, _TOP, chart.y_log)
+    lines = [
+        Line(series.name, series.look, tuple((x(mark.x), y(mark.y)) for mark in series.marks))
+        for series in chart.series
+    ]
     return frame.svg(
         size,
         chart.title,
         chart.description,
-        frame.heading(chart.y_title, chart.watermark, size.width),
         frame.y_axis(y, ticks, labels, left, right),
         frame.x_axis(x, *_x_ticks(chart, x), size.height - _BOTTOM, chart.x_title),
-        *(_guide(at, text, look, x, size) for at, text, look in chart.guides),
+        *_guides(chart.guides, x, size),
         *(_series(series, x, y) for series in chart.series),
-        _names(chart.series, x, y, size),
+        line_names.draw(lines, x.end, _TOP + 4, size.height - _BOTTOM),
         identity=identity,
     )
 
@@ -85,6 +90,8 @@ def _y_ticks(chart: LineChart) -> list[float]:
     low, high = bounds(values)
     if chart.y_high is not None:
         high = chart.y_high
+    if chart.y_log and low > 0:
+        return decade_ticks(low, high)
     return nice_ticks(0.0 if chart.y_zero else low, high or 1.0)
 
 
@@ -98,15 +105,21 @@ def _x_ticks(chart: LineChart, scale: Scale) -> tuple[list[float], list[str]]:
     return kept, [words.axis(value) for value in kept]
 
 
-def _guide(at: float, text: str, look: Look, x: Scale, size: Size) -> Safe:
-    place = x(at)
-    anchor = "end" if place > (x.start + x.end) / 2 else "start"
-    return tag(
-        "g",
-        tag("line", x1=place, x2=place, y1=_TOP, y2=size.height - _BOTTOM, class_="guide"),
-        tag("text", text, x=place + (-6 if anchor == "end" else 6), y=_TOP + 4, text_anchor=anchor),
-        class_=look.classes,
-    )
+def _guides(guides: tuple[tuple[float, str, Look], ...], x: Scale, size: Size) -> list[Safe]:
+    """Upright lines; words that would touch stand one below the other."""
+    drawn: list[Safe] = []
+    places: list[tuple[float, float]] = []
+    for at, text, look in guides:
+        place = x(at)
+        near = [row for other, row in places if abs(other - place) < 2 * frame.text_width(text)]
+        row = max(near, default=-1.0) + 1
+        places.append((place, row))
+        anchor = "end" if place > (x.start + x.end) / 2 else "start"
+        side = place + (-6 if anchor == "end" else 6)
+        line = tag("line", x1=place, x2=place, y1=_TOP, y2=size.height - _BOTTOM, class_="guide")
+        words_ = tag("text", text, x=side, y=_TOP + 4 + 15 * row, text_anchor=anchor, class_="guidename")
+        drawn.append(tag("g", line, words_, class_=look.classes))
+    return drawn
 
 
 def _series(series: Series, x: Scale, y: Scale) -> Safe:
@@ -125,19 +138,3 @@ def _series(series: Series, x: Scale, y: Scale) -> Safe:
 
 def _whisker(x: float, low: float, high: float) -> str:
     return f"M{x - 4:.1f} {low:.1f}h8m-4 0V{high:.1f}m-4 0h8"
-
-
-def _names(series: Sequence[Series], x: Scale, y: Scale, size: Size) -> Safe:
-    """Each name at its line's end, moved apart where lines end together, with a hair line back."""
-    shown = [s for s in series if s.marks and s.name]
-    ends = [s.marks[-1] for s in shown]
-    places = spread([y(m.y) for m in ends], 16, _TOP + 4, size.height - _BOTTOM)
-    parts = []
-    for s, end, place in zip(shown, ends, places, strict=True):
-        at, true = x(end.x), y(end.y)
-        lead = tag("path", d=f"M{at + 7:.1f} {true:.1f}L{x.end + 16:.1f} {place:.1f}", class_="lead")
-        text = tag("text", s.name, x=x.end + 20, y=place + 4, class_="name")
-        parts.append(
-            tag("g", lead if abs(place - true) > 5 or at < x.end - 1 else None, text, class_=s.look.classes)
-        )
-    return join(*parts)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from peagle_sm.measure.report import rows, words
+from peagle_sm.measure.report.merging import view_of
 from peagle_sm.measure.report.proof import trust
 from peagle_sm.measure.report.rows import Rows
 from peagle_sm.measure.report.verdict import checked, verdict
-from peagle_sm.measure.report.view import STAND_IN_WORDS, View, view_of
+from peagle_sm.measure.report.view import STAND_IN_WORDS, View
 from peagle_sm.measure.result_file import Results
 
 #: Longer tables are folded: a pull request is read from the top.

@@ -21,7 +21,7 @@ def money(view: View) -> Section | None:
     def value(point: PointRecord) -> float | None:
         return rates.get((point.arm, point.load, point.otps))
 
-    figure = Figure("usd", "USD per million output tokens", value)
+    figure = Figure("usd", "USD per million output tokens", value, log=True)
     drawn = charts(view, figure)
     if drawn is None:
         return None

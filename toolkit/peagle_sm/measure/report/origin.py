@@ -34,7 +34,7 @@ def origin(view: View) -> Section:
 
 def _file(header: Header) -> Safe:
     told = header.provenance
-    facts: list[tuple[str, str]] = [("run", f"{header.run_id}, `{header.command}`")]
+    facts: list[tuple[str, str]] = [("run", f"{header.run_id}, peagle-sm {header.command}")]
     facts += [(name.replace("_", " "), str(told[name])) for name in _FIRST if told.get(name) is not None]
     for name in ("versions", "machine"):
         if isinstance(told.get(name), Mapping):

@@ -11,7 +11,7 @@ from peagle_sm.measure.report import words
 from peagle_sm.measure.report.bar_chart import Bar, BarChart
 from peagle_sm.measure.report.frame import WIDE, Size, both
 from peagle_sm.measure.report.line_chart import LineChart, Mark, Series
-from peagle_sm.measure.report.markup import Content, Safe, join
+from peagle_sm.measure.report.markup import Content, Safe, join, tag
 from peagle_sm.measure.report.section import arm_cell, table
 from peagle_sm.measure.report.view import View, load_value
 
@@ -22,12 +22,13 @@ _X_TITLE = {"closed": "concurrency", "open": "requests a second, sent"}
 
 @dataclass(frozen=True)
 class Figure:
-    """What is drawn: ``name`` with its unit, as the upright axis says it."""
+    """What is drawn: ``name`` has its unit; ``log`` lets the upright axis be logarithmic."""
 
     id: str
     name: str
     value: Value
     controls: bool = False
+    log: bool = False
 
 
 def values(view: View, figure: Figure, arm: str, load: Load) -> tuple[float, float, float] | None:
@@ -50,7 +51,7 @@ def charts(view: View, figure: Figure, wide: Size = WIDE) -> Safe | None:
     drawn = [
         both(chart, f"{figure.id}-{kind}", wide) for kind in KINDS if (chart := _chart(view, figure, kind))
     ]
-    return join(*drawn) if drawn else None
+    return tag("div", *drawn, class_="stack") if len(drawn) > 1 else join(*drawn) if drawn else None
 
 
 def _chart(view: View, figure: Figure, kind: str) -> LineChart | BarChart | None:
@@ -72,8 +73,15 @@ def _chart(view: View, figure: Figure, kind: str) -> LineChart | BarChart | None
         y_title=figure.name,
         x_ticks=tuple(load_value(load) for load in loads),
         x_log=load_value(loads[-1]) / max(load_value(loads[0]), 1e-9) >= 8,
+        y_log=figure.log and _spans(view, figure, arms, loads),
         watermark=view.watermark,
     )
+
+
+def _spans(view: View, figure: Figure, arms: list[ArmRecord], loads: list[Load]) -> bool:
+    """Whether the values lie so far apart that an even axis would press most of them flat."""
+    found = [v[0] for arm in arms for load in loads if (v := values(view, figure, arm.name, load))]
+    return min(found) > 0 and max(found) / min(found) > 8
 
 
 def _marks(view: View, figure: Figure, arm: str, loads: list[Load]) -> tuple[Mark, ...]:
@@ -87,7 +95,7 @@ def _bars(view: View, figure: Figure, arms: list[ArmRecord], load: Load) -> BarC
         title=f"{figure.name} at {load.label}",
         description=_told(view, figure, arms, [load]),
         bars=tuple(Bar(view.label(name), view.look(name), *value) for name, value in found if value),
-        x_title=f"{figure.name}, at {load.label}",
+        y_title=f"{figure.name}, at {load.label}",
         watermark=view.watermark,
     )
 

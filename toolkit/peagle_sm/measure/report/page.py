@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import resources
 
-from peagle_sm.measure.report import acceptance, curve, latency, money, origin, proof, speed
+from peagle_sm.measure.report import acceptance, curve, latency, money, origin, proof, speed_up, throughput
 from peagle_sm.measure.report.embedded import embed
 from peagle_sm.measure.report.markup import Safe, join, tag
+from peagle_sm.measure.report.merging import view_of
 from peagle_sm.measure.report.section import Section, section
 from peagle_sm.measure.report.tiles import Tile, tiles
 from peagle_sm.measure.report.verdict import Verdict, verdict, workload_name
-from peagle_sm.measure.report.view import STAND_IN_WORDS, View, view_of
+from peagle_sm.measure.report.view import STAND_IN_WORDS, View
 from peagle_sm.measure.result_file import Results
 
 #: The one thing that needs a script: the data as files. Without it the page lacks a button, nothing else.
@@ -68,8 +69,8 @@ def _style() -> str:
 
 def _sections(view: View) -> list[Section]:
     found = (
-        speed.speed_ups(view),
-        speed.throughput(view),
+        speed_up.speed_ups(view),
+        throughput.throughput(view),
         latency.latency(view),
         acceptance.acceptance(view),
         curve.curve(view),
@@ -121,7 +122,7 @@ def _stressed(said: Verdict) -> Safe:
         tail = join(text, tag("span", f"[{bounds}]", class_="span"), rest)
     else:
         tail = join(after)
-    return join(before, tag("em", figure) if figure else None, tail)
+    return join(before, tag("em", figure, class_="gain" if said.gain else None) if figure else None, tail)
 
 
 def _tile(tile: Tile) -> Safe:

@@ -9,7 +9,7 @@ from peagle_sm.measure.costs import cost_rows
 from peagle_sm.measure.records import Percentiles, PointRecord
 from peagle_sm.measure.report import words
 from peagle_sm.measure.report.over_load import KINDS
-from peagle_sm.measure.report.speed import ordered
+from peagle_sm.measure.report.speed_up import ordered
 from peagle_sm.measure.report.view import View
 
 

@@ -40,6 +40,15 @@ def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
     return [round(i * step, 12) for i in range(first, last + 1)]
 
 
+def decade_ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 times the powers of ten that enclose ``low`` and ``high``, for a logarithmic axis."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    steps = [m * 10.0**power for power in range(first, last + 1) for m in (1, 2, 5)]
+    start = max((step for step in steps if step <= low * 1.0001), default=low)
+    end = min((step for step in steps if step >= high * 0.9999), default=high)
+    return [round(step, 12) for step in steps if start <= step <= end]
+
+
 def ratio_ticks(low: float, high: float) -> list[float]:
     """Round ratios between ``low`` and ``high`` for a logarithmic axis, 1 always among them."""
     steps = (0.5, 0.25, 0.2, 0.1, 0.05, 0.02, 0.01)

@@ -38,9 +38,17 @@ def arm_cell(view: View, name: str) -> Safe:
 
 
 def table(
-    heads: Sequence[Content], rows: Iterable[Sequence[Content]], *, caption: str, words: Iterable[int] = (0,)
+    heads: Sequence[Content],
+    rows: Iterable[Sequence[Content]],
+    *,
+    caption: str,
+    words: Iterable[int] = (0,),
+    titled: bool = False,
 ) -> Safe:
-    """A table; columns are figures (to the right) unless their place is in ``words``."""
+    """A table; columns are figures (to the right) unless their place is in ``words``.
+
+    ``titled`` says that a heading stands above it already: the caption is then for screen readers alone.
+    """
     left = set(words)
 
     def cell(kind: str, at: int, content: Content, **more: str) -> Safe:
@@ -53,7 +61,12 @@ def table(
     ]
     return tag(
         "div",
-        tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *body)),
+        tag(
+            "table",
+            tag("caption", caption, class_="heard" if titled else None),
+            tag("thead", head),
+            tag("tbody", *body),
+        ),
         class_="scroll",
         tabindex="0",
         role="region",
@@ -63,12 +76,13 @@ def table(
 
 def pair(chart: Safe, beside: Safe) -> Safe:
     """A chart and its table, side by side where there is room."""
-    return tag("div", tag("figure", chart), beside, class_="pair")
+    return tag("div", chart, beside, class_="pair")
 
 
 def grid(*charts: Safe) -> Safe:
-    """Several small charts."""
-    return tag("div", *(tag("figure", chart) for chart in charts), class_="multiples")
+    """Several small charts: two in a row, or three where that leaves no gap."""
+    kind = "multiples three" if len(charts) % 3 == 0 else "multiples"
+    return tag("div", *charts, class_=kind)
 
 
 def folded(summary: str, *content: Safe) -> Safe:

@@ -48,7 +48,7 @@ def _acceptance(view: View) -> Tile | None:
     if lengths[0] is None:
         return None
     against = f"; {view.label(first.slower)} {words.number(lengths[1])}" if lengths[1] else ""
-    return Tile("tokens a target pass", words.number(lengths[0]), view.label(first.faster) + against)
+    return Tile("tokens per pass of the target", words.number(lengths[0]), view.label(first.faster) + against)
 
 
 def _cost(view: View) -> Tile | None:
@@ -61,13 +61,20 @@ def _cost(view: View) -> Tile | None:
     if other is not None and other.usd_per_million:
         less = 1 - best.usd_per_million / other.usd_per_million
         detail += f", {words.share(less)} less than {view.label(other.arm.name)}"
-    return Tile("USD a million output tokens", words.usd(best.usd_per_million), detail)
+    return Tile("USD per million output tokens", words.usd(best.usd_per_million), detail)
 
 
 def _rival(view: View, rows: tuple[CostRow, ...], best: CostRow) -> CostRow | None:
     """The other side of the headline, at its own cheapest point."""
     first = chief(view)
     if first is None or best.arm.name not in (first.faster, first.slower):
+        return None
+    shown = [
+        row.ratio.shown
+        for row in view.comparisons
+        if (row.faster, row.slower, row.load) == (first.faster, first.slower, best.load)
+    ]
+    if not any(shown):  # without a difference shown, none may be claimed in money either
         return None
     name = first.slower if best.arm.name == first.faster else first.faster
     return cheapest([row for row in rows if row.arm.name == name])

@@ -29,6 +29,7 @@ class Verdict:
     figure: str
     limits: tuple[str, ...]
     second: str = ""
+    gain: bool = False  #: a difference is shown, and it is the good one
 
 
 def chief(view: View) -> ComparisonRecord | None:
@@ -56,7 +57,8 @@ def _verdict(view: View) -> Verdict:
     row = chief(view)
     if row is not None:
         figure = words.ratio(row.ratio.value)
-        return Verdict(claim(view, row), figure, limits(view, row), _other_end(view, row))
+        gain = row.ratio.shown and row.ratio.value > 1
+        return Verdict(claim(view, row), figure, limits(view, row), _other_end(view, row), gain)
     if view.points:
         return _of_points(view)
     if view.fits:
@@ -77,7 +79,7 @@ def _other_end(view: View, row: ComparisonRecord) -> str:
         return ""
     if not last.ratio.shown:
         return f"No difference shown at {last.load.label}: {words.with_span(last.ratio)}."
-    return f"{words.with_span(last.ratio)} at {last.load.label}."
+    return f"At {last.load.label}: {words.with_span(last.ratio)}."
 
 
 def claim(view: View, row: ComparisonRecord) -> str:

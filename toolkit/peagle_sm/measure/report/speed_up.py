@@ -1,0 +1,157 @@
+"""How much faster: every comparison with its interval, and what it is made of. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from peagle_sm.measure.records import ComparisonRecord
+from peagle_sm.measure.report import words
+from peagle_sm.measure.report.interval_plot import IntervalAxis
+from peagle_sm.measure.report.markup import Content, Safe, join, tag
+from peagle_sm.measure.report.section import Section, arm_cell, folded, table
+from peagle_sm.measure.report.verdict import chief
+from peagle_sm.measure.report.view import View, load_value
+
+_OVER = {"prompts": "prompts", "blocks": "time blocks", "deployments": "deployments"}
+
+
+def speed_ups(view: View) -> Section | None:
+    """Every comparison with its interval; controls last."""
+    if not view.comparisons:
+        return None
+    groups = [list(rows) for _, rows in groupby(ordered(view), key=_pair)]
+    if all(len(rows) == 1 for rows in groups):  # one table tells them apart by name
+        body = [_ratios(view, ordered(view), "Speed-up of each pair", paired=True)]
+    else:
+        body = [_group(view, rows) for rows in groups]
+    categories = [row for row in view.comparisons if row.categories]
+    if categories:
+        body.append(folded("By category of prompt", *(_categories(view, row) for row in categories)))
+    return Section("speed-up", "Speed-up", _range(view), join(*body))
+
+
+def _pair(row: ComparisonRecord) -> tuple[str, str]:
+    return row.faster, row.slower
+
+
+def ordered(view: View) -> list[ComparisonRecord]:
+    """The headline's pair first, controls last, each pair by load."""
+    first = chief(view)
+    order = {arm.name: at for at, arm in enumerate(view.arms)}
+
+    def key(row: ComparisonRecord) -> tuple[object, ...]:
+        ahead = first is not None and _pair(row) == _pair(first)
+        names = -order.get(row.faster, 0), -order.get(row.slower, 0)
+        return row.control, not ahead, *names, row.load.kind, load_value(row.load)
+
+    return sorted(view.comparisons, key=key)
+
+
+def _group(view: View, rows: Sequence[ComparisonRecord]) -> Safe:
+    first = rows[0]
+    note = None
+    if first.control:
+        said = "The same mode twice: an interval that leaves out 1 would mean a biased run."
+        note = tag("p", said, class_="note")
+    caption = f"{view.label(first.faster)} over {view.label(first.slower)}"
+    return tag("div", tag("h3", _names(view, first)), note, _ratios(view, rows, caption), class_="group")
+
+
+def _names(view: View, row: ComparisonRecord) -> Safe:
+    return join(arm_cell(view, row.faster), tag("span", " over ", class_="over"), arm_cell(view, row.slower))
+
+
+def _ratios(view: View, rows: Sequence[ComparisonRecord], caption: str, *, paired: bool = False) -> Safe:
+    """Rows on one axis; ``paired`` names each row's arms, else the heading above does."""
+    axis = IntervalAxis.over(row.ratio for row in rows)
+    loads = {row.load for row in rows}
+    if paired and len(loads) == 1:
+        caption += f" at {rows[0].load.label}"
+    columns = _Columns(
+        names=paired,
+        loads=not paired or len(loads) > 1,
+        split=any(row.acceptance_ratio or row.step_time_ratio for row in rows),
+        alike=any(row.compared_outputs for row in rows),
+    )
+    body = [_row(view, axis, row, columns) for row in rows]
+    words_ = range(int(columns.names) + int(columns.loads) + 1)
+    return table(columns.heads(axis), body, caption=caption, words=words_, titled=not paired)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Which columns have something to say."""
+
+    names: bool
+    loads: bool
+    split: bool
+    alike: bool
+
+    def heads(self, axis: IntervalAxis) -> list[Content]:
+        found: list[Content] = ["arms"] if self.names else []
+        found += ["load"] if self.loads else []
+        found += [axis.head(), "speed-up", "95% interval"]
+        found += ["from acceptance", "from step time"] if self.split else []
+        return [*found, "over", "answers alike"] if self.alike else [*found, "over"]
+
+
+def _row(view: View, axis: IntervalAxis, row: ComparisonRecord, columns: _Columns) -> list[Content]:
+    cells: list[Content] = [_names(view, row)] if columns.names else []
+    cells += [row.load.label] if columns.loads else []
+    cells += [axis.cell(row.ratio, view.look(row.faster)), _figure(row), words.span(row.ratio)]
+    if columns.split:
+        parts = (row.acceptance_ratio, row.step_time_ratio)
+        cells += [words.DASH if part is None else words.ratio(part.value) for part in parts]
+    cells.append(f"{row.units} {_OVER[row.over]}")
+    if columns.alike:
+        counted = f"{row.identical_outputs} of {row.compared_outputs}"
+        cells.append(counted if row.compared_outputs else words.DASH)
+    return cells
+
+
+def _figure(row: ComparisonRecord) -> Safe:
+    figure = words.ratio(row.ratio.value)
+    if row.ratio.shown:
+        return tag("strong", figure)
+    return tag("span", figure, tag("small", " not shown"), class_="muted")
+
+
+def _categories(view: View, row: ComparisonRecord) -> Safe:
+    axis = IntervalAxis.over(row.categories.values())
+    ranked = sorted(row.categories.items(), key=lambda item: -item[1].value)
+    look = view.look(row.faster)
+    body = [
+        [name, axis.cell(found, look), words.ratio(found.value), words.span(found)] for name, found in ranked
+    ]
+    caption = f"{view.label(row.faster)} over {view.label(row.slower)} at {row.load.label}, by category"
+    return table(
+        ["category", axis.head(), "speed-up", "95% interval"],
+        body,
+        caption=caption,
+        words=(0, 1),
+        titled=True,
+    )
+
+
+def _range(view: View) -> str:
+    first = chief(view)
+    if first is None:
+        return ""
+    rows = [row for row in ordered(view) if _pair(row) == _pair(first)]
+    shown = sum(row.ratio.shown for row in rows)
+    names = f"{view.label(first.faster)} over {view.label(first.slower)}"
+    if len(rows) == 1:
+        said = f"{names}: {words.with_span(rows[0].ratio)} at {rows[0].load.label}."
+    else:
+        ends = (rows[0], rows[-1])
+        said = f"{names}: " + " and ".join(f"{words.ratio(r.ratio.value)} at {r.load.label}" for r in ends)
+        said += f"; told from 1 at {shown} of {len(rows)} loads."
+    least = min(row.deployments for row in rows)
+    reach = (
+        "One deployment: the intervals say nothing about the next one."
+        if least == 1
+        else (f"Intervals hold over {least} deployments.")
+    )
+    return f"{said} {reach}"

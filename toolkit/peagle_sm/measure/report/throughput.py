@@ -1,0 +1,55 @@
+"""How fast: output tokens a second over the loads. Pure."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from peagle_sm.measure.records import Load
+from peagle_sm.measure.report.frame import HALF
+from peagle_sm.measure.report.markup import join, tag
+from peagle_sm.measure.report.over_load import KINDS, Figure, charts, pivot, values
+from peagle_sm.measure.report.section import Section, grid, pair
+from peagle_sm.measure.report.view import View
+
+OTPS = Figure("otps", "output tokens a second, all requests together", lambda point: point.otps)
+EACH = Figure("each", "output tokens a second, one request", lambda point: point.otps_per_request)
+
+
+def throughput(view: View) -> Section | None:
+    """OTPS by load: of all requests together, and of one request on its own."""
+    alone = all(point.load.concurrency == 1 for point in view.points)  # then both figures are one
+    drawn = [
+        chart for figure in ((OTPS,) if alone else (OTPS, EACH)) if (chart := charts(view, figure, HALF))
+    ]
+    if not drawn:
+        return None
+    tables = [pivot(view, OTPS, "All requests together, tokens a second")]
+    if len(drawn) == 1:
+        return Section("throughput", "Throughput", _leaders(view), pair(drawn[0], tables[0]))
+    if not alone:
+        tables.append(pivot(view, EACH, "One request, tokens a second"))
+    body = join(grid(*drawn), tag("div", *tables, class_="multiples"))
+    return Section("throughput", "Throughput", _leaders(view), body)
+
+
+def _leaders(view: View) -> str:
+    """Who wrote most at which loads; that a gap is more than chance is for the next section to say."""
+    best: list[tuple[str, Load]] = []
+    for load in (load for kind in KINDS for load in view.loads(kind)):
+        rates = {
+            arm.name: v[0]
+            for arm in view.arms
+            if not arm.control and (v := values(view, OTPS, arm.name, load))
+        }
+        if len(rates) > 1:
+            best.append((max(rates, key=lambda name: rates[name]), load))
+    if not best:
+        return ""
+    runs = [
+        (name, [load.label for _, load in group]) for name, group in groupby(best, key=lambda pair: pair[0])
+    ]
+    parts = [
+        f"{view.label(name)} at {labels[0] if len(labels) == 1 else f'{labels[0]} to {labels[-1]}'}"
+        for name, labels in runs
+    ]
+    return "Highest rate measured: " + ", then ".join(parts) + "."
