@@ -82,6 +82,7 @@ def make_point(
             seconds=window.end_s - window.start_s,
             chunks=chunks,
             itl_p99_ms=None if itl is None else itl.p99,
+            late_share=_late_share(measured),
             limits=limits,
         ),
         temperature=temperature,
@@ -127,6 +128,12 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
     below = int(place)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def _late_share(measured: Sequence[RequestRecord]) -> float:
+    own = sum(record.done_s - record.sent_s for record in measured)
+    late = sum(max(record.client_lag_ms or 0.0, 0.0) for record in measured) / 1000
+    return late / own if own > 0 else 0.0
 
 
 def _own_rate(record: RequestRecord) -> float | None:

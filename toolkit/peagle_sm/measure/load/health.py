@@ -12,14 +12,17 @@ from peagle_sm.measure.records import ClientHealth
 class Limits:
     """From where on the client is the bottleneck.
 
-    ``cpu_share``: of one core, on which the client's one thread runs. ``lag_share``: of the gap between
-    chunks that 99% stay under, which a lag of that size would falsify by as much; ``lag_floor_ms``: what no
-    reader of latencies would notice.
+    ``cpu_share``: of one core, on which the client's one thread runs. ``lag_share``: of the ITL's 99th
+    percentile. A lag moves that by about a quarter of itself (measured on a busy machine: a late chunk makes
+    one gap longer and the next one shorter), so 0.3 keeps it within 10% of the truth. ``lag_floor_ms``: below
+    it nobody would notice. ``late_share``: of the requests' own time, spent between a place being free (or
+    an arrival being due) and the request being sent: that much less load was there than was asked for.
     """
 
     cpu_share: float = 0.9
-    lag_share: float = 0.1
+    lag_share: float = 0.3
     lag_floor_ms: float = 2.0
+    late_share: float = 0.03
 
 
 def health(
@@ -28,6 +31,7 @@ def health(
     seconds: float,
     chunks: int,
     itl_p99_ms: float | None,
+    late_share: float = 0.0,
     limits: Limits | None = None,
 ) -> ClientHealth:
     """Judge a window of ``seconds`` in which ``chunks`` chunks arrived."""
@@ -42,6 +46,10 @@ def health(
         reason = "requests waited for one of the client's own connections"
     elif lag > allowed:
         reason = f"the client came {lag:.1f} ms late at the 99th percentile (allowed: {allowed:.1f} ms)"
+    elif late_share > limits.late_share:
+        reason = (
+            f"requests were sent late by {late_share:.1%} of their time (allowed: {limits.late_share:.0%})"
+        )
     per_chunk = usage.cpu_s / chunks * 1e6 if chunks else None
     return ClientHealth(reason is None, reason, lag, share, per_chunk)
 

@@ -8,12 +8,16 @@ import json
 import os
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from peagle_sm.core.errors import NotFound, SpecError
 from peagle_sm.measure.load.answer import Answer, AnswerReader
+from peagle_sm.measure.load.desk import Desk
 from peagle_sm.measure.load.targets import Target
 from peagle_sm.measure.load.work import Clock, Timeouts
+
+if TYPE_CHECKING:
+    from peagle_sm.measure.load.stamping import Intake
 
 #: vLLM's server closes an idle connection after 5 s; one that it closes just now would cost a request.
 #: SageMaker keeps them longer, and a new one there costs a TLS handshake.
@@ -34,6 +38,7 @@ class _Flight:
     task: asyncio.Task[Any]
     began: float
     last: float
+    intake: Intake | None = None
     overstayed: str | None = None
 
 
@@ -46,6 +51,7 @@ class HttpSender:
         self._timeouts = timeouts
         self._clock = clock
         self._flights: set[_Flight] = set()
+        self._desk = Desk()
 
     async def send(self, target: Target, body: Mapping[str, Any]) -> Answer:
         """Send ``body`` and read its answer to the end.
@@ -53,6 +59,7 @@ class HttpSender:
         Raises:
             SpecError: the body cannot be written as JSON, or is too large for the target.
         """
+        await self._desk.turn()
         data = encode(body)
         url, headers = target.request(body, data)
         reader = AnswerReader(framed=target.framed)
@@ -72,7 +79,8 @@ class HttpSender:
             reader.fail(*_named(error))
         finally:
             self._flights.discard(flight)
-        return reader.finish(self._clock(), sent=now)
+        ended = None if flight.intake is None else flight.intake.ended
+        return reader.finish(self._clock() if ended is None else ended, sent=now)
 
     async def _exchange(
         self,
@@ -85,18 +93,23 @@ class HttpSender:
     ) -> None:
         from yarl import URL
 
-        clock, feed = self._clock, reader.feed
+        from peagle_sm.measure.load.stamping import Intake, StampingHandler
+
         # The path is signed as it is written, so nobody may encode it anew.
         async with self._session.post(URL(url, encoded=True), data=data, headers=headers) as response:
             if response.status >= 400:
                 reader.fail(*target.failure(response.status, response.headers, await response.read()))
                 return
-            # What this loop does is done for every chunk, so it does no more than it must.
-            read = response.content.readany
-            while part := await read():
-                flight.last = clock()
-                feed(part, flight.last)
-                if reader.broken:
+            connection = response.connection
+            if connection is not None and isinstance(connection.protocol, StampingHandler):
+                flight.intake = Intake(connection.protocol, response.content, reader.take)
+                await flight.intake.whole()
+                await self._desk.turn()
+                flight.intake.fetch()
+                return
+            while part := await response.content.readany():
+                flight.last = self._clock()
+                if not reader.take([(part, flight.last)]):
                     response.close()
                     return
 
@@ -110,7 +123,8 @@ class HttpSender:
             for flight in self._flights:
                 if flight.overstayed is not None:
                     continue
-                if now - flight.last > limits.read_s:
+                last = flight.last if flight.intake is None else flight.intake.stamp
+                if now - last > limits.read_s:
                     flight.overstayed = f"nothing arrived for {limits.read_s:g} s"
                 elif now - flight.began > limits.total_s:
                     flight.overstayed = f"the answer was not whole after {limits.total_s:g} s"
@@ -129,6 +143,8 @@ async def open_sender(
     """
     try:
         import aiohttp
+
+        from peagle_sm.measure.load.stamping import stamp_arrivals
     except ImportError as error:
         raise NotFound(
             "the load client needs aiohttp, which is not installed",
@@ -142,6 +158,7 @@ async def open_sender(
         ttl_dns_cache=60,
     )
     # The watch counts read and total time itself: aiohttp would set a timer anew for every part.
+    stamp_arrivals(connector, clock)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect_s)
     async with aiohttp.ClientSession(
         connector=connector, timeout=timeout, auto_decompress=False, trust_env=remote

@@ -147,7 +147,7 @@ class Window:
 class ClientUsage:
     """What the client itself took over the window.
 
-    ``lags_ms``: how late its event loop came to a clock signal, sampled every 10 ms; ``cpu_s``: CPU time of
+    ``lags_ms``: how late its event loop came to a clock signal, sampled every 50 ms; ``cpu_s``: CPU time of
     the process; ``connections_full``: a request had to wait for one of the client's own connections.
     """
 
