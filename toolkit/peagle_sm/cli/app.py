@@ -155,6 +155,12 @@ ENTRIES = (
         "Measuring",
     ),
     Entry(
+        "compare",
+        f"{_COMMANDS}.compare:compare",
+        "Compare endpoints, or modes of one spec: which is faster, and can the data tell.",
+        "Measuring",
+    ),
+    Entry(
         "tune",
         f"{_COMMANDS}.tune:tune",
         "Find the best num_speculative_tokens and mode, and write it into the spec.",

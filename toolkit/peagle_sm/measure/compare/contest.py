@@ -39,6 +39,14 @@ class Setup:
     repeat: bool = False
     temperature: float | None = 0.0
 
+    def prompts_of(self, load: Load) -> int:
+        """How many prompts each arm is measured on under a load."""
+        if load.concurrency == 1:
+            return len(self.items)
+        places = load.concurrency or 1
+        each = requests_per_window(len(self.items), places, self.blocks, repeat=self.repeat, load=load)
+        return each * 2 * self.blocks
+
     def check(self) -> None:
         """Refuse what could not give an interval, before anything is asked or deployed.
 
@@ -51,9 +59,7 @@ class Setup:
                 next_step="Ask for more with --prompts and --blocks.",
             )
         for load in self.loads:
-            if load.concurrency != 1:
-                places = load.concurrency or 1
-                requests_per_window(len(self.items), places, self.blocks, repeat=self.repeat, load=load)
+            self.prompts_of(load)
 
 
 @dataclass
@@ -61,6 +67,7 @@ class Contest:
     """Asks arms in turns, writes every request down, and compares what is there in the end.
 
     ``way_of`` makes the way of a run from what takes its turns: clock, connections and progress are its own.
+    ``on_load`` hears of each load, and of how many prompts of all arms it will measure.
     """
 
     setup: Setup
@@ -69,6 +76,7 @@ class Contest:
     way_of: Callable[[Callable[[LoadRun], None]], Way]
     run: Callable[[Callable[[], Coroutine[Any, Any, None]]], None] = run_quietly
     load_average: Callable[[], float] = lambda: os.getloadavg()[0]
+    on_load: Callable[[Load, int], None] = lambda load, prompts: None
     measured: list[Measured] = field(default_factory=list)
     points: list[PointRecord] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -90,6 +98,7 @@ class Contest:
             contenders = [
                 Contender(target, f"{self.salt}/{name}/{load.label}/") for name, target in targets.items()
             ]
+            self.on_load(load, self.setup.prompts_of(load) * len(arms))
             measured = Measured(load, deployment)
             self.measured.append(measured)
             try:

@@ -117,7 +117,7 @@ def specs_of(
     ks: Mapping[str, int],
     heads: Mapping[str, str],
     deployment: int,
-) -> dict[str, EndpointSpec]:
+) -> dict[SpecMode, EndpointSpec]:
     """The spec of each mode, by mode, for one deployment; the modes' names are those of their arms."""
     return {
         mode: spec_of(base, mode, k=ks.get(mode), head=heads.get(mode), deployment=deployment)

@@ -1,0 +1,272 @@
+"""`peagle-sm compare`: which of several endpoints, or modes, is faster, and whether the data can tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peagle_sm.cli.confirm import confirmed, need_terminal
+from peagle_sm.cli.lazy import Command
+from peagle_sm.cli.measuring_options import Numbers, need_measure_extra
+from peagle_sm.cli.options import global_options
+from peagle_sm.cli.output import emit, note, to_json
+from peagle_sm.cli.state import State
+
+if TYPE_CHECKING:
+    from peagle_sm.aws.session import Session
+    from peagle_sm.cli.progress import Follower
+    from peagle_sm.core.spec import EndpointSpec
+    from peagle_sm.core.spec import Mode as SpecMode
+    from peagle_sm.measure.compare.contest import Setup
+    from peagle_sm.measure.compare.rounds import Round
+    from peagle_sm.measure.compare.run import Around, Outcome
+    from peagle_sm.measure.records import ArmRecord
+    from peagle_sm.measure.workloads import Workload
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command(cls=Command)
+@click.argument("arms", metavar="[ARM…]", nargs=-1)
+@click.option("--modes", metavar="LIST", help="Deploy these modes of --spec, measure and delete them.")
+@click.option("--spec", "spec_path", type=_FILE, help="What --modes deploys.  [default: peagle.yaml]")
+@click.option(
+    "--deployments",
+    type=click.IntRange(min=1, max=20),
+    help="With --modes: deploy all of them so often, for intervals over deployments.  [default: 1]",
+)
+@click.option("--k", "ks", metavar="MODE=K", multiple=True, help="A mode's num_speculative_tokens.")
+@click.option("--head", "heads", metavar="MODE=ID", multiple=True, help="A mode's draft head.")
+@click.option(
+    "--workload",
+    "-w",
+    metavar="NAME|PATH",
+    default="humaneval",
+    show_default=True,
+    help="humaneval, mt-bench, speed-bench[:SPLIT], synthetic:IN/OUT, or a file (or directory) of requests.",
+)
+@click.option("--workload-file", type=_FILE, help="The named workload's file, where it cannot be fetched.")
+@click.option("--prompts", type=click.IntRange(min=2), help="How many of its prompts.  [default: all]")
+@click.option(
+    "--concurrency",
+    type=Numbers(whole=True),
+    default="1",
+    show_default=True,
+    help="So many requests in flight: 1 is paired by prompt, more are compared by blocks of time.",
+)
+@click.option(
+    "--blocks", type=click.IntRange(min=2), default=6, show_default=True, help="Blocks above concurrency 1."
+)
+@click.option("--repeat", is_flag=True, help="Send prompts again when all were sent, never from the cache.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Tokens an answer at most.  [default: 256]")
+@click.option("--temperature", type=click.FloatRange(0, 2), help="[default: 0; in bodies of yours, theirs]")
+@click.option("--api", type=click.Choice(("auto", "chat", "completion")), default="auto", show_default=True)
+@click.option("--first-turn-only", is_flag=True, help="Of a conversation ask the first question only.")
+@click.option(
+    "--control/--no-control",
+    default=True,
+    help="Ask the first arm twice: an A/A pair, whose ratio is 1.  [default: control]",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Chooses prompts and their order.")
+@click.option("--out", "-o", type=_FILE, help="The results file.  [default: results/compare-TIME.jsonl]")
+@click.option("--unguarded", is_flag=True, help="With --modes: deploy without an installed guard.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before --modes deploys.")
+@global_options
+@click.pass_obj
+def compare(state: State, /, arms: tuple[str, ...], **options: Any) -> None:
+    """Compare endpoints, or modes of one spec: which is faster, and can the data tell.
+
+    ARM is an endpoint's name, NAME/COMPONENT, or the http(s) address of a bare vLLM; LABEL=ARM names it (a
+    mode as the label is checked), ARM,ARM are deployments of the same thing. All arms are up together and
+    take turns: prompt by prompt at concurrency 1, by blocks of time in ABBA order above. Each ratio comes
+    with its 95% interval; one that holds 1 reads "no difference shown".
+
+    With --modes none,eagle3,p-eagle the arms are deployed from a spec after their price was shown, and
+    deleted however it ends. Each mode should run its own best K (--k), chosen on other prompts.
+    """
+    need_measure_extra()
+    outcome = _deployed(state, arms, options) if options["modes"] else _existing(state, arms, options)
+    from peagle_sm.cli.compare_text import outcome_data, render_outcome
+
+    emit(
+        state,
+        table=lambda: render_outcome(outcome),
+        data=lambda: outcome_data(outcome),
+        names=[str(outcome.path)],
+    )
+
+
+def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> Outcome:
+    from peagle_sm.cli.progress import follower
+    from peagle_sm.measure.compare.arms import parse_arms
+    from peagle_sm.measure.compare.rounds import existing_rounds
+
+    _refuse_options_of_modes(options)
+    arms = parse_arms(texts)
+    workload = _workload(options)
+    setup = _setup(workload, options)
+    opened: list[Session] = []
+
+    def session() -> Session:
+        from peagle_sm.cli.connect import open_session
+
+        if not opened:
+            opened.append(open_session(state))
+        return opened[0]
+
+    rounds = existing_rounds(arms, session)
+    config = {"arms": list(texts), **_settings(options)}
+    with follower(state) as follow:
+        around = _around(state, opened[0] if opened else None, follow, options)
+        return _compare(rounds, setup, workload, around, options, config)
+
+
+def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> Outcome:
+    from peagle_sm.cli.connect import open_session
+    from peagle_sm.cli.progress import follower
+    from peagle_sm.cli.spec_file import read_spec
+    from peagle_sm.core.errors import PeagleError, SpecError
+    from peagle_sm.measure.compare.rounds import deployed_rounds
+
+    if texts:
+        raise SpecError(
+            f"--modes deploys the arms, and {' '.join(texts)} were given too.",
+            next_step="Give endpoints to compare, or --modes with --spec.",
+        )
+    base = read_spec(options["spec_path"] or Path("peagle.yaml"))
+    specs = _specs(base, options)
+    workload = _workload(options)
+    setup = _setup(workload, options)
+    need_terminal(state, options["yes"], "peagle-sm plan")
+    session = open_session(state, base.placement.region)
+    _show_price(state, session, specs, setup, options)
+    names = ", ".join(spec.name for spec in specs[0].values())
+    if not confirmed(state, f"Deploy {names}, measure and delete them?", options["yes"]):
+        raise PeagleError("Nothing was deployed: it was not confirmed.", next_step="Run again and confirm.")
+    config = {"modes": list(specs[0]), "deployments": len(specs), **_settings(options)}
+    config["specs"] = {
+        mode: spec.model_dump(mode="json", exclude_unset=True) for mode, spec in specs[0].items()
+    }
+    with follower(state) as follow:
+        rounds = deployed_rounds(specs, session, unguarded=options["unguarded"], progress=follow)
+        around = _around(state, session, follow, options)
+        return _compare(rounds, setup, workload, around, options, config)
+
+
+def _refuse_options_of_modes(options: dict[str, Any]) -> None:
+    from peagle_sm.core.errors import SpecError
+
+    alone = [name for name in ("spec_path", "deployments", "ks", "heads", "unguarded") if options[name]]
+    if alone:
+        flags = {"spec_path": "--spec", "ks": "--k", "heads": "--head"}
+        raise SpecError(
+            f"{', '.join(flags.get(name, '--' + name) for name in alone)}: only with --modes, which deploys.",
+            next_step="Add for example --modes none,p-eagle, or leave it out.",
+        )
+
+
+def _specs(base: EndpointSpec, options: dict[str, Any]) -> list[dict[SpecMode, EndpointSpec]]:
+    from peagle_sm.measure.compare.modes import parse_by_mode, parse_ks, parse_modes, specs_of
+
+    modes = parse_modes(options["modes"])
+    ks = parse_ks(options["ks"], modes)
+    heads = parse_by_mode("--head", options["heads"], modes)
+    count = options["deployments"] or 1
+    return [specs_of(base, modes, ks=ks, heads=heads, deployment=number) for number in range(1, count + 1)]
+
+
+def _workload(options: dict[str, Any]) -> Workload:
+    from peagle_sm.measure.workloads import load_workload
+
+    return load_workload(
+        options["workload"],
+        seed=options["seed"],
+        count=options["prompts"],
+        max_tokens=options["max_tokens"],
+        temperature=options["temperature"],
+        api=options["api"],
+        file=options["workload_file"],
+        first_turn_only=options["first_turn_only"],
+    )
+
+
+def _setup(workload: Workload, options: dict[str, Any]) -> Setup:
+    from peagle_sm.measure.compare.contest import Setup
+    from peagle_sm.measure.records import Load
+
+    setup = Setup(
+        items=workload.items,
+        loads=tuple(Load("closed", concurrency=number) for number in options["concurrency"]),
+        blocks=options["blocks"],
+        repeat=options["repeat"],
+        temperature=workload.temperature,
+    )
+    setup.check()
+    return setup
+
+
+def _settings(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: options[name] for name in ("seed", "max_tokens", "temperature", "api", "first_turn_only")}
+
+
+def _show_price(
+    state: State,
+    session: Session,
+    specs: list[dict[SpecMode, EndpointSpec]],
+    setup: Setup,
+    options: dict[str, Any],
+) -> None:
+    from peagle_sm.cli.commands.plan import refuse_if_needed
+    from peagle_sm.cli.compare_text import estimate_data, render_estimate
+    from peagle_sm.measure.compare.estimate import estimate
+    from peagle_sm.service import plan_for
+
+    plans = [plan_for(spec, session) for spec in specs[0].values()]
+    for made in plans:
+        refuse_if_needed(made)
+    arms = len(plans) + bool(options["control"])
+    found = estimate(plans, setup, arms=arms, deployments=len(specs))
+    if state.format == "json":
+        click.echo(to_json({"plan": estimate_data(plans, found)}, indent=None), err=True)
+    elif options["yes"]:
+        note(state, render_estimate(plans, found) + "\n")
+    else:  # even with --format quiet: nobody says yes to what was not shown
+        click.echo(render_estimate(plans, found) + "\n", err=True)
+
+
+def _around(state: State, session: Session | None, follow: Follower, options: dict[str, Any]) -> Around:
+    from peagle_sm.measure.bench import origin_of_figures
+    from peagle_sm.measure.compare.run import Around
+    from peagle_sm.measure.endpoint_arm import look_at
+    from peagle_sm.measure.load import make_target
+
+    def look(arm: ArmRecord) -> str | None:
+        return look_at(session, arm)
+
+    return Around(
+        progress=follow,
+        target_of=lambda arm: make_target(session, arm),
+        look=look,
+        provenance=lambda: origin_of_figures(options["seed"]),
+        every_s=5.0 if state.format == "json" else 0.5,
+    )
+
+
+def _compare(
+    rounds: list[Round],
+    setup: Setup,
+    workload: Workload,
+    around: Around,
+    options: dict[str, Any],
+    config: dict[str, Any],
+) -> Outcome:
+    from datetime import UTC, datetime
+
+    from peagle_sm.cli.signals import termination_is_ctrl_c
+    from peagle_sm.measure.compare.run import compare as run
+
+    path = options["out"] or Path("results") / f"compare-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.jsonl"
+    with termination_is_ctrl_c():
+        return run(rounds, setup, workload, path, around, control=options["control"], config=config)

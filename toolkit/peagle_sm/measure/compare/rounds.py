@@ -1,0 +1,63 @@
+"""The deployments to measure, one after the other: each is a context that has its arms up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+
+from peagle_sm.aws.session import Session
+from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.core.spec import Mode as SpecMode
+from peagle_sm.measure.compare.arms import Named, called, describe
+from peagle_sm.measure.compare.fleet import Fleet
+from peagle_sm.measure.endpoint_arm import Described, demand_mode, describe_endpoint
+from peagle_sm.service import Pacing
+from peagle_sm.service.events import Progress
+
+Round = AbstractContextManager[Sequence[Described]]
+
+
+def existing_rounds(arms: Sequence[Named], session_of: Callable[[], Session]) -> list[Round]:
+    """Endpoints that are there already, and stay.
+
+    Raises:
+        PeagleError: one of them cannot be measured.
+    """
+    by_arm = [describe(arm, session_of) for arm in arms]
+    return [nullcontext(list(one)) for one in zip(*by_arm, strict=True)]
+
+
+def deployed_rounds(
+    specs: Sequence[Mapping[SpecMode, EndpointSpec]],
+    session: Session,
+    *,
+    unguarded: bool,
+    progress: Progress | None = None,
+    pacing: Pacing | None = None,
+) -> list[Round]:
+    """A deployment of every spec in each round, deleted before the next one comes up."""
+    return [
+        _deployed(one, number, session, unguarded=unguarded, progress=progress, pacing=pacing)
+        for number, one in enumerate(specs, start=1)
+    ]
+
+
+@contextmanager
+def _deployed(
+    specs: Mapping[SpecMode, EndpointSpec],
+    number: int,
+    session: Session,
+    *,
+    unguarded: bool,
+    progress: Progress | None,
+    pacing: Pacing | None,
+) -> Iterator[Sequence[Described]]:
+    named = {str(mode): spec for mode, spec in specs.items()}
+    with Fleet(named, session, unguarded=unguarded, progress=progress, pacing=pacing):
+        arms = []
+        for mode, spec in specs.items():
+            found = demand_mode(describe_endpoint(session, spec.name), mode)
+            one = called(found, mode, number)
+            arms.append(replace(one, arm=replace(one.arm, deployment=str(number))))
+        yield arms

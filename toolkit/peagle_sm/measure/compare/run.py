@@ -1,0 +1,221 @@
+"""`compare`: deployment after deployment, every request written down, and the ratios of what was whole."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from peagle_sm.core.errors import Interrupted, PeagleError, ServiceFault
+from peagle_sm.measure.bench_probe import probe
+from peagle_sm.measure.bench_watch import Spending
+from peagle_sm.measure.compare.alternating import Took, Way
+from peagle_sm.measure.compare.contest import Contest, Setup
+from peagle_sm.measure.compare.notes import notes_of
+from peagle_sm.measure.compare.rounds import Round
+from peagle_sm.measure.compare.sides import CONTROL, Side, control_of, in_order
+from peagle_sm.measure.compare.watch import Watch
+from peagle_sm.measure.endpoint_arm import Described
+from peagle_sm.measure.load import LoadStopped, Target, Timeouts, measure_point
+from peagle_sm.measure.load.front import run_quietly
+from peagle_sm.measure.load.run import Connect
+from peagle_sm.measure.load.sender import open_sender
+from peagle_sm.measure.records import ArmRecord, Header
+from peagle_sm.measure.result_file import Results, ResultWriter, read
+from peagle_sm.measure.workloads import Workload
+from peagle_sm.service.events import Event, Progress
+
+
+@dataclass(frozen=True)
+class Around:
+    """The outside world of a comparison, all of it replaceable.
+
+    ``look``: how an arm that stopped answering looks now, in words; None where nothing is known.
+    """
+
+    progress: Progress
+    target_of: Callable[[ArmRecord], Target]
+    look: Callable[[ArmRecord], str | None]
+    provenance: Callable[[], dict[str, Any]]
+    measure: Any = measure_point
+    run: Callable[..., None] = run_quietly
+    connect: Connect = open_sender
+    clock: Callable[[], float] = time.perf_counter
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    token: Callable[[], str] = lambda: secrets.token_hex(4)
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    every_s: float = 0.5  #: between two lines of progress
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The file, what it holds, and what a reader of the ratios must know."""
+
+    path: Path
+    results: Results
+    notes: tuple[str, ...]
+    arms: tuple[str, ...] = ()
+
+
+def compare(
+    rounds: Sequence[Round],
+    setup: Setup,
+    workload: Workload,
+    path: Path,
+    around: Around,
+    *,
+    control: bool = True,
+    config: Mapping[str, Any] | None = None,
+) -> Outcome:
+    """Measure every round's arms in turns, and compare them; ``control`` asks the first of them twice.
+
+    Whatever ends it early, what was whole by then is compared and written, and the endpoints of a round are
+    gone before this returns.
+
+    Raises:
+        SpecError: the setup, the file, a context or a mode does not fit.
+        Interrupted: Ctrl-C; the message says what was saved.
+        ServiceFault: an endpoint stopped answering; likewise.
+        PeagleError: whatever a deployment may say (nothing billable is left, or BillableLeft names it).
+    """
+    setup.check()
+    with ResultWriter(path) as writer:
+        run = _Run(setup, workload, writer, around, control, dict(config or {}))
+        ended = run.all_rounds(rounds)
+        run.conclude()
+    if not run.begun:
+        path.unlink()  # it was only opened, to know that it can be written
+    if ended is not None:
+        raise _told(ended, run, path)
+    results = read(path)
+    notes = notes_of(results.arms, results.requests, results.points, results.comparisons)
+    return Outcome(path, results, (*workload.notes, *run.contest.notes, *notes))
+
+
+class _Run:
+    def __init__(
+        self,
+        setup: Setup,
+        workload: Workload,
+        writer: ResultWriter,
+        around: Around,
+        control: bool,
+        config: dict[str, Any],
+    ) -> None:
+        self._setup, self._workload, self._writer = setup, workload, writer
+        self._around, self._control, self._config = around, control, config
+        self._salt = around.token()
+        self._began = around.clock()
+        self._watch = self._watch_at(None)
+        self._by_place: list[list[ArmRecord]] = []
+        self.begun = False
+        self.comparisons = 0
+        self.contest = Contest(
+            setup,
+            writer,
+            self._salt,
+            self._way,
+            run=around.run,
+            on_load=lambda *load: self._watch.begin(*load),
+        )
+
+    def _watch_at(self, usd_per_hour: float | None) -> Watch:
+        spending = Spending(usd_per_hour, self._around.clock)
+        return Watch(self._around.progress, spending, every_s=self._around.every_s)
+
+    def _way(self, took: Took) -> Way:
+        around = self._around
+        return Way(around.timeouts, self._began, self._watch, took, around.clock, around.connect)
+
+    def all_rounds(self, rounds: Sequence[Round]) -> BaseException | None:
+        """Measure each; returns what ended it early."""
+        try:
+            for number, each in enumerate(rounds):
+                with each as described:
+                    self._one_round(number, described)
+        except (KeyboardInterrupt, PeagleError) as error:
+            return error
+        return None
+
+    def _one_round(self, number: int, described: Sequence[Described]) -> None:
+        for one in described:
+            target = self._around.target_of(one.arm)
+            probe(target, self._workload, one, f"{self._salt}/{number}", self._around.measure)
+        if not self.begun:
+            self._writer.append(self._header(described))
+            self.begun = True
+        if number == 0:
+            self._by_place = [[] for _ in described]
+        for place, one in zip(self._by_place, described, strict=True):
+            place.append(one.arm)
+        prices = [one.arm.usd_per_hour for one in described]
+        self._watch = self._watch_at(sum(price or 0.0 for price in prices))
+        arms = [side.arms[number] for side in self._sides()]
+        self._around.progress(Event("check", f"measuring {', '.join(arm.name for arm in arms)}"))
+        self.contest.measure(number, arms, self._around.target_of)
+
+    def _sides(self) -> list[Side]:
+        sides = in_order([Side(tuple(arms)) for arms in self._by_place])
+        return [*sides, control_of(sides[0])] if self._control else sides
+
+    def conclude(self) -> None:
+        """Compare what is there."""
+        if self.begun:
+            self.comparisons = len(self.contest.conclude(self._sides()))
+
+    def _header(self, described: Sequence[Described]) -> Header:
+        setup, moment = self._setup, self._around.now()
+        return Header(
+            run_id=f"compare-{moment:%Y%m%dT%H%M%SZ}-{self._salt}",
+            command="compare",
+            config={
+                **self._config,
+                "workload": self._workload.describe(),
+                "loads": [load.label for load in setup.loads],
+                "blocks": setup.blocks,
+                "repeat": setup.repeat,
+                "control": self._control,
+            },
+            provenance={
+                **self._around.provenance(),
+                "endpoints": {one.arm.name: dict(one.origin) for one in described},
+                "timeouts": asdict(self._around.timeouts),
+            },
+            stand_in_weights=any(one.stand_in_weights for one in described),
+        )
+
+    def look(self, message: str) -> str | None:
+        """How the arm that a message begins with looks now."""
+        for arm in (arm for place in self._by_place for arm in place):
+            if message.startswith((f"{arm.name}:", f"{arm.name}{CONTROL}:")):
+                return self._around.look(arm)
+        return None
+
+
+def _told(ended: BaseException, run: _Run, path: Path) -> BaseException:
+    """The error that ended a comparison, with what was saved of it."""
+    if not run.begun:
+        if isinstance(ended, KeyboardInterrupt):
+            return Interrupted("Interrupted: nothing was measured.")
+        return ended
+    saved = f"saved in {path}: {run.comparisons} comparisons of what was whole"
+    report = f"peagle-sm report {path}"
+    if isinstance(ended, KeyboardInterrupt):
+        return Interrupted(f"Interrupted; {saved}", next_step=report, details={"file": str(path)})
+    if isinstance(ended, LoadStopped):
+        why = run.look(ended.message)
+        return ServiceFault(
+            f"{ended.message}" + (f"; {why}" if why else "") + f"; {saved}",
+            operation="compare",
+            code="EndpointStopped",
+            next_step=report,
+            details={"file": str(path)},
+        )
+    if isinstance(ended, PeagleError):
+        ended.message = f"{ended.message} ({saved})"
+        ended.details["file"] = str(path)
+    return ended
