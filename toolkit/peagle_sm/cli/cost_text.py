@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from peagle_sm.cli.report_text import cautions, render_rows
+from peagle_sm.cli.report_text import caution_lines, render_rows
 
 if TYPE_CHECKING:
     from peagle_sm.core.unit_cost import Demand
@@ -18,7 +18,7 @@ def render_cost(
     view: View, rows: Sequence[CostRow], demand: Demand | None, values: Sequence[HeadValue]
 ) -> str:
     """Cautions, the sheet, what to run for the demand, the break-even, and where prices come from."""
-    blocks = [*cautions(view), _sheet(view, rows, demand)]
+    blocks = [*caution_lines(view), _sheet(view, rows, demand)]
     if demand is not None:
         blocks.append(_answer(view, rows, demand))
     if values:

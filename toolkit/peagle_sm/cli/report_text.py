@@ -18,7 +18,7 @@ def render_report(view: View) -> str:
     from peagle_sm.measure.report.verdict import checked, verdict
 
     said = verdict(view)
-    first = [*cautions(view), said.headline]
+    first = [*caution_lines(view), said.headline]
     first += [f"  {line}" for line in (said.second, "; ".join(said.limits)) if line]
     blocks = ["\n".join(first)]
     for table in (rows.ratios(view), rows.points(view), rows.best_k(view), rows.checks(view)):
@@ -31,16 +31,11 @@ def render_report(view: View) -> str:
     return "\n\n".join(blocks)
 
 
-def cautions(view: View) -> list[str]:
+def caution_lines(view: View) -> list[str]:
     """What must be read before any figure."""
-    from peagle_sm.measure.report.view import STAND_IN_WORDS
+    from peagle_sm.measure.report.cautions import cautions
 
-    told = [f"SYNTHETIC DATA: {view.synthetic}"] if view.synthetic else []
-    return told + (
-        [STAND_IN_WORDS.replace("Small stand-in weights.", "SMALL STAND-IN WEIGHTS.")]
-        if view.stand_in
-        else []
-    )
+    return [f"{one.name.upper()}. {one.text}" for one in cautions(view)]
 
 
 def render_rows(table: Rows) -> str:

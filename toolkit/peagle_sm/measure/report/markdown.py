@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from peagle_sm.measure.report import rows, words
+from peagle_sm.measure.report.cautions import cautions
 from peagle_sm.measure.report.merging import view_of
 from peagle_sm.measure.report.proof import trust
 from peagle_sm.measure.report.rows import Rows
 from peagle_sm.measure.report.verdict import checked, verdict
-from peagle_sm.measure.report.view import STAND_IN_WORDS, View
+from peagle_sm.measure.report.view import View
 from peagle_sm.measure.result_file import Results
 
 #: Longer tables are folded: a pull request is read from the top.
@@ -49,12 +50,10 @@ def markdown(files: Sequence[Results], *, title: str | None = None) -> str:
 
 
 def _cautions(view: View) -> list[str]:
-    told = []
-    if view.synthetic:
-        told.append(f"> [!CAUTION]\n> **Synthetic data:** {view.synthetic}")
-    if view.stand_in:
-        told.append(f"> [!WARNING]\n> {STAND_IN_WORDS}")
-    return told
+    level = {"wrong": "CAUTION", "not-real": "WARNING"}
+    return [
+        f"> [!{level[one.kind]}]\n> **{_escaped(one.name)}.** {_escaped(one.text)}" for one in cautions(view)
+    ]
 
 
 def _table(title: str, table: Rows | None) -> str:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from importlib import resources
 
 from peagle_sm.measure.report import acceptance, curve, latency, money, origin, proof, speed_up, throughput
+from peagle_sm.measure.report.cautions import cautions
 from peagle_sm.measure.report.embedded import embed
 from peagle_sm.measure.report.markup import Safe, join, tag
 from peagle_sm.measure.report.merging import view_of
 from peagle_sm.measure.report.section import Section, section
 from peagle_sm.measure.report.tiles import Tile, tiles
 from peagle_sm.measure.report.verdict import Verdict, verdict, workload_name
-from peagle_sm.measure.report.view import STAND_IN_WORDS, View
+from peagle_sm.measure.report.view import View
 from peagle_sm.measure.result_file import Results
 
 #: The one thing that needs a script: the data as files. Without it the page lacks a button, nothing else.
@@ -83,13 +84,9 @@ def _sections(view: View) -> list[Section]:
 
 
 def _banner(view: View) -> Safe | None:
-    """What must be read before any figure: that they are made up, or a small model's."""
-    parts = []
-    if view.synthetic:
-        parts.append(tag("p", tag("strong", "Synthetic data. "), view.synthetic))
-    if view.stand_in:
-        first, rest = STAND_IN_WORDS.split(". ", 1)
-        parts.append(tag("p", tag("strong", f"{first}. "), rest))
+    """What must be read before any figure."""
+    told = cautions(view)
+    parts = [tag("p", tag("strong", f"{one.name}. "), one.text, class_=one.kind) for one in told]
     return tag("div", *parts, class_="banner", role="note") if parts else None
 
 

@@ -21,9 +21,11 @@ class Tile:
 
 
 def tiles(view: View) -> tuple[Tile, ...]:
-    """At most four: gain over plain decoding, acceptance, cost, same answers."""
-    found = (_over_none(view), _acceptance(view), _cost(view), _best_k(view), _checks(view))
-    return tuple(tile for tile in found if tile is not None)[:4]
+    """At most four; whether the answers are the same is never the one left out."""
+    checks = _checks(view)
+    found = (_over_none(view), _acceptance(view), _cost(view), _best_k(view))
+    shown = [tile for tile in found if tile is not None][: 4 if checks is None else 3]
+    return (*shown, checks) if checks else tuple(shown)
 
 
 def _over_none(view: View) -> Tile | None:

@@ -62,9 +62,7 @@ def _verdict(view: View) -> Verdict:
     if view.points:
         return _of_points(view)
     if view.fits:
-        fit = min(view.fits, key=lambda each: load_value(each.load))
-        name = words.MODE_NAMES[fit.mode]
-        return Verdict(f"Best K for {name} at {fit.load.label}: {fit.best_k}", str(fit.best_k), (fit.reason,))
+        return _of_fits(view)
     if view.checks:
         return Verdict(checked(view.checks), "", ())
     return Verdict("Nothing was measured", "", ("the file holds no point, comparison, fit or check",))
@@ -115,6 +113,17 @@ def temperature_of(view: View, load: Load | None = None) -> float | None:
     """The temperature of the points (of one load), where they agree."""
     found = {point.temperature for point in view.points if load is None or point.load == load}
     return found.pop() if len(found) == 1 else None
+
+
+def _of_fits(view: View) -> Verdict:
+    """The K of one mode at each load, P-EAGLE's where it was tuned."""
+    modes = [fit.mode for fit in view.fits]
+    mode = "p-eagle" if "p-eagle" in modes else modes[0]
+    fits = sorted((fit for fit in view.fits if fit.mode == mode), key=lambda fit: load_value(fit.load))
+    said = ", ".join(f"{fit.best_k} at {fit.load.label}" for fit in fits)
+    least = min(fit.deployments for fit in fits)
+    reach = "this deployment only" if least == 1 else f"from {least} deployments"
+    return Verdict(f"Best K for {words.MODE_NAMES[mode]}: {said}", "", (reach,))
 
 
 def _of_points(view: View) -> Verdict:

@@ -19,10 +19,6 @@ from peagle_sm.measure.records import (
 from peagle_sm.measure.report.looks import Look
 
 STAND_IN = "small stand-in weights"
-STAND_IN_WORDS = (
-    "Small stand-in weights. These figures compare the modes on the machine that ran them; they say nothing"
-    " about a large model on a GPU."
-)
 
 
 @dataclass(frozen=True)
