@@ -65,6 +65,9 @@ def quality(view: View) -> Section | None:
     for point in view.withheld:
         reason = point.client.reason or "the client was the bottleneck"
         rows.append([point.load.label, arm_cell(view, point.arm), f"withheld: {reason}"])
+    for late in view.withheld_comparisons:
+        names = join(arm_cell(view, late.faster), " over ", arm_cell(view, late.slower))
+        rows.append([late.load.label, names, "withheld: measured while the client was late"])
     for point in view.points:
         if point.errors:
             told = ", ".join(f"{count} x {name}" for name, count in sorted(point.errors.items()))

@@ -65,6 +65,9 @@ def _verdict(view: View) -> Verdict:
         return _of_fits(view)
     if view.checks:
         return Verdict(checked(view.checks), "", ())
+    if view.withheld:
+        reason = view.withheld[0].client.reason or "it was the bottleneck"
+        return Verdict("Nothing to publish: the client could not keep up", "", (reason,))
     return Verdict("Nothing was measured", "", ("the file holds no point, comparison, fit or check",))
 
 
@@ -112,6 +115,10 @@ def workload_name(view: View) -> str | None:
 def temperature_of(view: View, load: Load | None = None) -> float | None:
     """The temperature of the points (of one load), where they agree."""
     found = {point.temperature for point in view.points if load is None or point.load == load}
+    if found == {None} or not found:
+        told = view.setting("workload")
+        asked = told.get("temperature") if isinstance(told, dict) else None
+        return None if asked is None else float(asked)
     return found.pop() if len(found) == 1 else None
 
 

@@ -25,7 +25,8 @@ STAND_IN = "small stand-in weights"
 class View:
     """What all files say together; arms in the order none, eagle3, p-eagle, controls last.
 
-    ``withheld`` are points at which the client was the bottleneck: their figures are shown nowhere.
+    ``withheld`` are points at which the client was the bottleneck, and what was compared there: their figures
+    are shown nowhere.
     """
 
     headers: tuple[Header, ...]
@@ -39,6 +40,7 @@ class View:
     requests: int
     warnings: tuple[str, ...]
     withheld: tuple[PointRecord, ...] = ()
+    withheld_comparisons: tuple[ComparisonRecord, ...] = ()
 
     @property
     def stand_in(self) -> bool:
