@@ -15,7 +15,7 @@ from peagle_sm.measure.records import KINDS, Load, Record
 from peagle_sm.measure.result_file import ResultWriter, from_line, read, to_line
 
 CLOSED = Load("closed", concurrency=8)
-CONFIG: dict[str, Any] = {"workload": "humaneval", "concurrency": [1, 8], "seed": 7}
+CONFIG: dict[str, Any] = {"workload": {"name": "humaneval", "prompts": 9}, "concurrency": [1, 8], "seed": 7}
 HEADER = records.Header("r1", "bench", CONFIG, {"vllm": "0.32.0"}, stand_in_weights=True)
 ARM = records.ArmRecord("a", "p-eagle", 7, "endpoint-a")
 
@@ -180,9 +180,12 @@ def test_a_last_line_without_its_line_end_is_kept_and_ended(tmp_path: Path) -> N
 def test_resuming_with_another_config_says_what_differs(tmp_path: Path) -> None:
     path = write(tmp_path / "r.jsonl", HEADER)
     with pytest.raises(SpecError) as raised:
-        ResultWriter.resume(path, {"workload": "mt-bench", "concurrency": [1, 8], "rate": None})
+        ResultWriter.resume(
+            path, {"workload": {"name": "mt-bench", "prompts": 9}, "concurrency": [1, 8], "rate": None}
+        )
     said = raised.value.message
-    assert 'workload was "humaneval", now "mt-bench"' in said
+    assert 'workload.name was "humaneval", now "mt-bench"' in said
+    assert "prompts" not in said
     assert "seed was 7, now not set" in said
     assert "rate was not set, now null" in said
     assert "concurrency" not in said

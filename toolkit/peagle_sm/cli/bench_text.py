@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from peagle_sm.cli.table import render_fields, render_table
 from peagle_sm.cli.words import usd
+from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.unit_cost import usd_per_million_tokens
 
 if TYPE_CHECKING:
@@ -15,17 +16,7 @@ if TYPE_CHECKING:
     from peagle_sm.measure.workloads import Workload
 
 STAND_IN = "small stand-in weights on a CPU: these figures say nothing of a GPU"
-_RATES = (
-    "load",
-    "requests",
-    "failed",
-    "tokens/s",
-    "a request",
-    "requests/s",
-    "acceptance",
-    "goodput",
-    "USD/M tokens",
-)
+_RATES = ("load", "requests", "failed", "tokens/s", "a request", "requests/s", "acceptance")
 _TIMES = ("load", "TTFT ms", "TPOT ms", "ITL ms", "end to end ms")
 
 
@@ -70,7 +61,7 @@ def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
     parts = []
     if published:
         parts += [
-            render_table(_RATES, [_rates(point, arm) for point in published], right=_RATES[1:]),
+            _rates(published, arm),
             render_table(_TIMES, [_times(point) for point in published], right=_TIMES[1:])
             + "\n(p50 / p95 / p99; ITL is between chunks, of which one may hold several tokens)",
             _survival(published),
@@ -80,9 +71,23 @@ def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _rates(point: PointRecord, arm: ArmRecord) -> tuple[str, ...]:
-    cost = usd_per_million_tokens(arm.usd_per_hour, point.otps) if arm.usd_per_hour else None
-    return (
+def _rates(points: list[PointRecord], arm: ArmRecord) -> str:
+    """The table of rates; goodput and cost where they were asked for and are known."""
+    headers, rows = list(_RATES), [_row(point) for point in points]
+    if any(point.goodput for point in points):
+        headers.append("goodput")
+        rows = [[*row, _goodput(point)] for row, point in zip(rows, points, strict=True)]
+    if arm.usd_per_hour:
+        headers.append("USD/M tokens")
+        costs = [usd_per_million_tokens(arm.usd_per_hour, point.otps) for point in points]
+        rows = [
+            [*row, "-" if cost is None else f"{cost:,.2f}"] for row, cost in zip(rows, costs, strict=True)
+        ]
+    return render_table(headers, rows, right=headers[1:])
+
+
+def _row(point: PointRecord) -> list[str]:
+    return [
         point.load.label,
         str(point.requests),
         str(sum(point.errors.values())),
@@ -90,9 +95,12 @@ def _rates(point: PointRecord, arm: ArmRecord) -> tuple[str, ...]:
         "-" if point.otps_per_request is None else f"{point.otps_per_request:,.1f}",
         f"{point.requests_per_s:.2f}",
         _acceptance(point),
-        "-" if point.goodput is None else f"{point.goodput.requests_per_s:.2f}/s ({point.goodput.share:.0%})",
-        "-" if cost is None else f"{cost:,.2f}",
-    )
+    ]
+
+
+def _goodput(point: PointRecord) -> str:
+    found = point.goodput
+    return "-" if found is None else f"{found.requests_per_s:.2f}/s ({found.share:.0%})"
 
 
 def _acceptance(point: PointRecord) -> str:
@@ -157,3 +165,13 @@ def outcome_data(outcome: Outcome, *, stand_in: bool) -> dict[str, Any]:
         "points": points,
         "notes": list(outcome.notes),
     }
+
+
+def withheld(outcome: Outcome) -> PeagleError:
+    """The error where no load's figures may be published."""
+    return PeagleError(
+        "no figure is published: at every load this client, not the endpoint, was the bottleneck",
+        next_step="run it on a machine with a free core, or at a lower concurrency; the requests are in"
+        f" {outcome.path}",
+        details={"file": str(outcome.path)},
+    )

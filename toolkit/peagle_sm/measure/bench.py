@@ -116,7 +116,7 @@ def bench(
         run = _Run(described.arm, target, workload, plan, opened, around, salt)
         if opened.found is None:
             opened.append(_header(described, config, around))
-        if opened.found is None or described.arm not in opened.found.arms:
+        if not _is_known(described.arm, opened.found):
             opened.append(described.arm)
         run.all_loads()
     results = read(path)
@@ -161,7 +161,7 @@ class _Run:
         try:
             point = self._measured(load, watch)
         except LoadStopped as stopped:
-            raise self._stopped(load, watch, stopped.message) from stopped
+            raise self._stopped(load, watch, stopped.message.removeprefix(f"{self._arm.name}: ")) from stopped
         except KeyboardInterrupt:
             raise Interrupted(
                 f"interrupted at {load.label}; {self._saved(watch)}", next_step=self._go_on()
@@ -169,7 +169,9 @@ class _Run:
         if sum(point.errors.values()) >= point.requests:
             raise self._stopped(load, watch, "no request was answered: " + _errors_in_words(point))
         self._writer.append(point)
-        self._around.progress(Event("done", f"{watch.line()}: done", load.label, self._spending.seconds))
+        self._around.progress(
+            Event("done", _in_a_line(point), load.label, self._spending.seconds, self._spending.usd)
+        )
         return point
 
     def _measured(self, load: Load, watch: Watch) -> PointRecord:
@@ -219,6 +221,15 @@ class _Run:
         )
 
 
+def _in_a_line(point: PointRecord) -> str:
+    words = [f"{point.load.label}: done, {point.requests} requests in {point.seconds:.1f} s"]
+    if point.client.trusted:
+        words.append(f"{point.otps:,.0f} tokens/s")
+        if point.acceptance is not None and point.acceptance.per_step is not None:
+            words.append(f"acceptance length {point.acceptance.per_step:.2f}")
+    return ", ".join(words)
+
+
 def _finished(path: Path) -> Callable[[Record], bool]:
     """Requests of loads that have no point are measured anew, so the old ones leave the file."""
     done = {(point.arm, point.load) for point in read(path).points}
@@ -227,6 +238,13 @@ def _finished(path: Path) -> Callable[[Record], bool]:
 
 def _points(writer: ResultWriter) -> dict[Load, PointRecord]:
     return {point.load: point for point in (writer.found.points if writer.found else ())}
+
+
+def _is_known(arm: ArmRecord, found: Results | None) -> bool:
+    """Whether the file has the arm; a run with nothing left to measure does not learn its K again."""
+    return found is not None and any(
+        arm in (one, replace(one, num_speculative_tokens=None)) for one in found.arms
+    )
 
 
 def _learnt(arm: ArmRecord, evidence: Evidence) -> ArmRecord:

@@ -32,7 +32,7 @@ class Spending:
 class Watch:
     """The observer of one load: writes every request down and tells its progress now and then.
 
-    ``total`` is how many requests are to be measured, None where the time decides.
+    ``total`` is how many prompts are to be measured, None where the time decides.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Watch:
         self._told_s = float("-inf")
         self._phase: Phase = "warm-up"
         self._began_s = 0.0
-        self._tokens = self._drafts = self._accepted = 0
+        self._tokens = self._drafts = self._accepted = self._prompts = 0
 
     def phase(self, phase: Phase) -> None:
         """A phase begins."""
@@ -68,6 +68,7 @@ class Watch:
         self._writer.append(record)
         if record.phase == "measured":
             self.requests += 1
+            self._prompts += record.turn == 0
             self.errors += record.error is not None
             self._tokens += record.output_tokens or 0
             self._drafts += record.drafts or 0
@@ -76,11 +77,11 @@ class Watch:
             self._tell()
 
     def line(self) -> str:
-        """``c=8: 57 of 164 requests, 1,234 tokens/s, acceptance length 3.41``."""
+        """``c=8: 57 of 164 prompts, 1,234 tokens/s, acceptance length 3.41``."""
         if self._phase == "warm-up":
             return f"{self._load.label}: warm-up"
         of = "" if self._total is None else f" of {self._total}"
-        words = [f"{self._load.label}: {self.requests}{of} requests"]
+        words = [f"{self._load.label}: {self._prompts}{of} prompts"]
         seconds = self._spending.seconds - self._began_s
         if self._phase == "measured" and self._tokens and seconds > 0:
             words.append(f"{self._tokens / seconds:,.0f} tokens/s")

@@ -257,7 +257,8 @@ def _open_locked(path: Path) -> IO[bytes]:
 
 
 def _demand_same_config(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    wanted = json.loads(json.dumps(encode(dict(now))))  # as the header's own config came out of JSON
+    before = _flat(before)
+    wanted = _flat(json.loads(json.dumps(encode(dict(now)))))  # as the header's own config came out of JSON
     different = sorted(
         key for key in {*before, *wanted} if before.get(key, _ABSENT) != wanted.get(key, _ABSENT)
     )
@@ -271,6 +272,14 @@ def _demand_same_config(path: Path, before: Mapping[str, Any], now: Mapping[str,
 
 
 _ABSENT = object()
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """``{"workload": {"name": …}}`` as ``{"workload.name": …}``, so that a message names what differs."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
 
 
 def _tell(config: Mapping[str, Any], key: str) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from peagle_sm.measure.endpoint_arm import Described
     from peagle_sm.measure.workloads import Workload
 
+_CONCURRENCIES = (1, 8)
 _MODES = ("none", "eagle3", "p-eagle")
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -107,7 +108,8 @@ def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome,
     from peagle_sm.measure.endpoint_arm import look_at
     from peagle_sm.measure.load import make_target
 
-    plan, workload = _plan(options), _workload(options)
+    workload = _workload(options)
+    plan = _plan(options, len(workload.items))
     check_plan(plan, workload)
     session, described = _describe(state, endpoint, options)
     arm = described.arm
@@ -138,12 +140,13 @@ def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome,
     return outcome, described.stand_in_weights
 
 
-def _plan(options: dict[str, Any]) -> BenchPlan:
+def _plan(options: dict[str, Any], prompts: int) -> BenchPlan:
     from peagle_sm.measure.bench_plan import BenchPlan, loads_of
     from peagle_sm.measure.points import Objective
 
     rates = options["rate"] or ()
-    concurrencies = options["concurrency"] or (() if rates else (1, 8))
+    usual = tuple(each for each in _CONCURRENCIES if each <= prompts or options["repeat"])
+    concurrencies = options["concurrency"] or (() if rates else usual)
     limits = [options[name] for name in ("ttft_ms", "tpot_ms", "e2e_ms")]
     return BenchPlan(
         loads=loads_of(concurrencies, rates),

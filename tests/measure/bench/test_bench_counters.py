@@ -1,0 +1,107 @@
+"""Acceptance from an engine's own account: counters over a load, log lines of it, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import ServiceFault
+from peagle_sm.measure.bench_counters import LOG_DELAY_S, Logged, Scraped, engine_source
+from tests.measure.bench.making import arm
+
+LINE = (
+    "SpecDecoding metrics: Mean acceptance length: 2.00, Accepted throughput: 10.00 tokens/s, Drafted"
+    " throughput: 20.00 tokens/s, Accepted: 100 tokens, Drafted: 200 tokens, Per-position acceptance rate:"
+    " 0.700, 0.300, Avg Draft acceptance rate: 50.0%"
+)
+
+
+def pages(*drafts: int | None) -> Callable[[], str]:
+    """A /metrics page that counts on from look to look; None is a page that does not answer."""
+    left = list(drafts)
+
+    def read() -> str:
+        found = left.pop(0)
+        if found is None:
+            raise ServiceFault("gone")
+        return (
+            f"vllm:spec_decode_num_drafts_total 1 \nvllm:spec_decode_num_drafts_total{{}} {found - 1}\n"
+            f"vllm:spec_decode_num_accepted_tokens_total {2 * found}\n"
+        )
+
+    return read
+
+
+def test_counters_are_the_difference_over_a_load() -> None:
+    source = Scraped(pages(100, 300))
+    source.begin()
+    found = source.end()
+    assert found is not None
+    assert (found.source, found.drafts, found.accepted, found.per_step) == ("metrics", 200, 400, 3.0)
+
+
+def test_a_page_that_does_not_answer_costs_the_figure_and_nothing_else() -> None:
+    for looks in ((None, 300), (100, None)):
+        source = Scraped(pages(*looks))
+        source.begin()
+        assert source.end() is None
+    assert Scraped(pages(None)).drafts is None
+
+
+def test_whether_an_engine_drafts_is_seen_in_its_counters() -> None:
+    assert Scraped(pages(5)).drafts is True
+    assert Scraped(pages(0)).drafts is None
+    assert Scraped(lambda: "vllm:generation_tokens_total 5\n").drafts is False
+
+
+def session() -> Session:
+    return Session.from_boto3(boto3.Session("testing", "testing", region_name="us-east-1"))
+
+
+@pytest.fixture
+def place() -> Iterator[Session]:
+    """A region without a log group."""
+    with mock_aws():
+        yield session()
+
+
+def put(place: Session, lines: list[tuple[int, str]]) -> None:
+    client = place.client("logs")
+    group, stream = "/aws/sagemaker/Endpoints/demo", "v/i"
+    client.create_log_group(logGroupName=group)
+    client.create_log_stream(logGroupName=group, logStreamName=stream)
+    now = int(datetime.now(UTC).timestamp() * 1000)
+    events = [{"timestamp": now + after, "message": text} for after, text in lines]
+    client.put_log_events(logGroupName=group, logStreamName=stream, logEvents=events)
+
+
+def test_log_lines_since_the_load_began_are_summed(place: Session) -> None:
+    slept: list[float] = []
+    source = Logged(place, "demo", 2, slept.append)
+    put(place, [(-60_000, LINE), (1000, LINE), (2000, "other"), (3000, LINE)])
+    source.begin()
+    found = source.end()
+    assert found is not None
+    assert (found.source, found.drafts, found.accepted) == ("cloudwatch", 200, 200)
+    assert found.survival == (0.7, 0.3)
+    assert slept == [LOG_DELAY_S]
+
+
+def test_an_engine_that_logs_nothing_has_no_acceptance(place: Session) -> None:
+    source = Logged(place, "demo", 2, lambda seconds: None)
+    source.begin()
+    assert source.end() is None
+
+
+def test_each_arm_has_the_source_that_can_tell() -> None:
+    place = session()
+    assert isinstance(engine_source(None, arm(transport="http", endpoint="http://x")), Scraped)
+    assert isinstance(engine_source(place, arm()), Logged)
+    assert engine_source(place, arm(mode="none", num_speculative_tokens=None)) is None
+    assert engine_source(place, arm(component="c")) is None
+    assert engine_source(None, arm()) is None

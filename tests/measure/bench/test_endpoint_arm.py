@@ -1,0 +1,90 @@
+"""The URL of a bare vLLM becomes an arm; what is not one is told (endpoints of SageMaker: tests/cli)."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peagle_sm.core.errors import ServiceFault, SpecError
+from peagle_sm.local.paths import weights_dir
+from peagle_sm.measure.endpoint_arm import demand_mode, describe_url, is_url, look_at
+from peagle_sm.measure.records import ArmRecord
+from tests.measure.bench.making import described
+
+
+@contextmanager
+def serving(pages: dict[str, Any]) -> Iterator[str]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            content = json.dumps(pages.get(self.path)).encode()
+            self.send_response(200 if self.path in pages else 404)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            return
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def models(**more: Any) -> dict[str, Any]:
+    return {"/v1/models": {"data": [{"id": "m", "max_model_len": 4096, **more}]}, "/health": {}}
+
+
+def test_a_bare_vllm_is_described_by_what_it_serves() -> None:
+    with serving(models(root="/nowhere")) as url:
+        found = describe_url(f"{url}/", usd_per_hour=2.5)
+        assert look_at(None, found.arm) == "its server still answers at /health"
+    assert found.arm == ArmRecord(
+        url.removeprefix("http://"), "unknown", None, url, transport="http", usd_per_hour=2.5,
+        price_source="given by the user",
+    )  # fmt: skip
+    assert (found.context, found.stand_in_weights) == (4096, False)
+    assert found.origin == {"model": "m", "max_model_len": 4096}
+    assert (look_at(None, found.arm) or "").startswith(f"nothing answers at {url}/health")
+    assert found.priced(3.0).arm.usd_per_hour == 3.0
+
+
+def test_the_shipped_weights_are_known_wherever_they_lie(tmp_path: Path) -> None:
+    with serving(models(root=str(weights_dir() / "target"))) as url:
+        assert describe_url(url).stand_in_weights
+    other = tmp_path / "model.safetensors"
+    other.write_bytes(bytes((weights_dir() / "target" / "model.safetensors").stat().st_size))
+    with serving(models(root=str(tmp_path))) as url:
+        assert not describe_url(url).stand_in_weights
+
+
+@pytest.mark.parametrize("url", ["http://", "https:///x", "http://h:1/?a=b"])
+def test_what_is_no_address_is_told(url: str) -> None:
+    assert is_url(url)
+    with pytest.raises(SpecError, match="no address of a server"):
+        describe_url(url)
+
+
+def test_a_server_of_something_else_is_told() -> None:
+    with serving({"/v1/models": {"models": []}}) as url, pytest.raises(ServiceFault, match="OpenAI's API"):
+        describe_url(url)
+    with pytest.raises(ServiceFault, match="nothing answers"):
+        describe_url(url)
+
+
+def test_a_mode_is_demanded_or_taken_on_trust() -> None:
+    assert demand_mode(described(), "p-eagle").arm.mode == "p-eagle"
+    assert demand_mode(described(mode="unknown"), "eagle3").arm.mode == "eagle3"
+    with pytest.raises(SpecError, match="runs mode p-eagle; expected was none"):
+        demand_mode(described(), "none")
