@@ -19,7 +19,7 @@ def render_before(job: Job, cost: Estimate, price_source: str) -> str:
     """What is about to be done, and what it costs."""
     settings = job.settings
     how = (
-        "arms side by side as inference components of one endpoint"
+        f"{job.components} arms side by side as inference components of one endpoint"
         if job.components
         else "K changes inside one engine"
         if settings.runtime

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,8 @@ from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session import Session
-    from peagle_sm.core.plan import Plan
+    from peagle_sm.core.plan import Plan, Request
+    from peagle_sm.measure.tune.components import HostPlan
     from peagle_sm.measure.tune.job import Job
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -36,7 +38,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="runtime: K changes inside one engine (the local one, or an image with the plugin of container/); "
     "deployments: one for each K.  [default: runtime locally, else deployments]",
 )
-@click.option("--components", is_flag=True, help="Arms side by side as inference components of one endpoint.")
+@click.option(
+    "--components",
+    type=click.IntRange(3, 64),
+    metavar="ARMS",
+    help="So many arms side by side as inference components of one endpoint: the baseline, and K from small "
+    "to the largest. Eight fit an instance with eight accelerators.",
+)
 @click.option(
     "--max-deployments",
     type=click.IntRange(2, 16),
@@ -106,8 +114,9 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
     plans = tuning.plans_of(job, session)
     for plan in plans.values():
         refuse_if_needed(plan)
+    host = tuning.host_of(job, plans)
     if dry_run:
-        _print_requests(job, plans)
+        _print_requests(plans, host)
         return
     cost = tuning.price_of(job, plans, session)
     note(state, render_before(job, cost, next(iter(plans.values())).price_source) + "\n")
@@ -116,7 +125,7 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
 
         raise Declined("Not confirmed: nothing was tuned.", next_step="Run it again, or give --yes.")
     with termination_is_ctrl_c(), follower(state) as follow:
-        done = tuning.run(job, session, progress=follow, write=options["write"])
+        done = tuning.run(job, session, progress=follow, write=options["write"], host=host)
     emit(
         state,
         table=lambda: render_done(done),
@@ -161,22 +170,18 @@ def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) 
         max_tokens=options["max_tokens"],
         out=options["out"] or _default_path(spec.name),
         seed=options["seed"],
-        components=options["components"],
+        components=options["components"] or 0,
     )
 
 
-def _print_requests(job: Job, plans: dict[str, Plan]) -> None:
-    click.echo(
-        to_json(
-            {
-                arm: [
-                    {"service": one.service, "operation": one.operation, "parameters": one.parameters}
-                    for one in plan.requests
-                ]
-                for arm, plan in plans.items()
-            }
-        )
-    )
+def _print_requests(plans: dict[str, Plan], host: HostPlan | None) -> None:
+    """Those of the endpoint that carries all arms, or those of each arm's own."""
+
+    def listed(requests: Sequence[Request]) -> list[dict[str, Any]]:
+        return [vars(one) for one in requests]
+
+    found = {arm: listed(plan.requests) for arm, plan in plans.items()}
+    click.echo(to_json({host.endpoint: listed(host.requests)} if host is not None else found))
 
 
 def _default_path(name: str) -> Path:

@@ -65,3 +65,9 @@ def arm_name(base: str, mode: str, k: int | None) -> str:
 def label(mode: str, k: int) -> str:
     """How an arm is called in a results file: ``p-eagle K=7``, ``none``."""
     return f"{mode} K={k}" if k else "none"
+
+
+def parse_label(text: str) -> tuple[str, int]:
+    """Mode and K of what `label` wrote."""
+    mode, _, k = text.partition(" K=")
+    return mode, int(k or 0)

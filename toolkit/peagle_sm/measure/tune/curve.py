@@ -41,13 +41,16 @@ class Curve:
     def draw(self, normals: Array) -> Array:
         """Curves drawn from it, one a row; ``normals`` has one row of standard normals for each."""
         values, vectors = np.linalg.eigh(self.covariance)
-        return self.mean + normals @ (vectors * np.sqrt(np.clip(values, 0.0, None))).T
+        drawn: Array = self.mean + normals @ (vectors * np.sqrt(np.clip(values, 0.0, None))).T
+        return drawn
 
 
-def random_walk(grid: tuple[int, ...], step_sd: float) -> Array:
-    """The covariance of a random walk that starts at the lowest K, with ``step_sd`` for each K more."""
-    ks = np.asarray(grid, dtype=float) - grid[0]
-    return step_sd**2 * np.minimum.outer(ks, ks)
+def random_walk(grid: tuple[int, ...], start: int, step_sd: float) -> Array:
+    """The covariance of a random walk that is 0 at ``start`` and spreads both ways by ``step_sd`` a K."""
+    offset = np.asarray(grid, dtype=float) - start
+    same_side = np.sign(offset)[:, None] == np.sign(offset)[None, :]
+    walk: Array = step_sd**2 * np.where(same_side, np.minimum.outer(abs(offset), abs(offset)), 0.0)
+    return walk
 
 
 def from_basis(columns: list[Array], sds: list[float]) -> Array:

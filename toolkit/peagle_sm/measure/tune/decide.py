@@ -93,6 +93,12 @@ def contenders(predictions: Mapping[int, Prediction], share: float, least_gain: 
     return sorted(found - {0})
 
 
+def leaders(prediction: Prediction, count: int = 4) -> list[int]:
+    """The ``count`` K above 0 with the highest expected rates."""
+    mean = dict(zip(prediction.ks, prediction.mean, strict=True))
+    return sorted((k for k in prediction.ks if k), key=lambda k: -mean[k])[:count]
+
+
 def first_probes(max_k: int) -> Sequence[int]:
     """The two K to begin with: the largest (its survival rates bound every smaller K) and a small one."""
     return (max_k,) if max_k < 3 else (max(1, round(max_k * 3 / 11)), max_k)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from peagle_sm.measure.tune.curve import Array, Curve, Prior, condition, from_basis
+from peagle_sm.measure.tune.curve import Array, Curve, Prior, condition, from_basis, random_walk
 from peagle_sm.measure.tune.reading import Reading
 
 
@@ -87,7 +87,8 @@ def truncated(survival: Sequence[float], grid: tuple[int, ...]) -> Array:
     ratio = min(1.0, (rates[-1] / rates[0]) ** (1 / (len(rates) - 1))) if len(rates) > 1 and rates[0] else 0.8
     while len(rates) < grid[-1]:
         rates.append(rates[-1] * ratio)
-    return 1 + np.cumsum(np.asarray(rates, dtype=float))[np.asarray(grid) - 1]
+    lengths: Array = 1 + np.cumsum(np.asarray(rates, dtype=float))[np.asarray(grid) - 1]
+    return lengths
 
 
 def fit_acceptance(readings: Sequence[Reading], grid: tuple[int, ...], noise: Noise, shape: Shape) -> Curve:
@@ -100,7 +101,7 @@ def fit_acceptance(readings: Sequence[Reading], grid: tuple[int, ...], noise: No
     distance = 1 - ks / largest
     covariance = (
         from_basis([distance, np.ones_like(ks)], [shape.bias_sd, 0.05])
-        + _bridge(grid, largest, shape.bias_walk)
+        + random_walk(grid, largest, shape.bias_walk)
         + from_basis([np.clip(ks - largest, 0, None)], [0.02])  # what lies beyond is extrapolated
     )
     prior = Prior(grid, base + shape.bias * distance, covariance)
@@ -115,18 +116,11 @@ def fit_steps(readings: Sequence[Reading], grid: tuple[int, ...], noise: Noise, 
     offset = np.asarray(grid, dtype=float) - lowest
     covariance = from_basis(
         [np.ones_like(offset), offset, offset**2], [0.1, shape.slope_sd, shape.bend_sd]
-    ) + _bridge(grid, lowest, shape.step_walk)
+    ) + random_walk(grid, lowest, shape.step_walk)
     prior = Prior(grid, 1 + shape.slope * offset, covariance)
     values = [reading.step_ms / unit for reading in readings]
     scaled = condition(prior, [r.k for r in readings], values, [noise.step * value for value in values])
     return Curve(grid, scaled.mean * unit, scaled.covariance * unit**2)
-
-
-def _bridge(grid: tuple[int, ...], centre: int, step_sd: float) -> Array:
-    """A random walk that is 0 at ``centre`` and spreads both ways."""
-    offset = np.asarray(grid, dtype=float) - centre
-    same_side = np.sign(offset)[:, None] == np.sign(offset)[None, :]
-    return step_sd**2 * np.where(same_side, np.minimum.outer(abs(offset), abs(offset)), 0.0)
 
 
 def _pool(readings: Sequence[Reading]) -> float:

@@ -16,9 +16,10 @@ from peagle_sm.core.spec import EndpointSpec, Mode
 from peagle_sm.measure.bench import origin_of_figures
 from peagle_sm.measure.records import FitRecord, Header
 from peagle_sm.measure.result_file import ResultWriter, read
-from peagle_sm.measure.tune.arms import arm_spec
+from peagle_sm.measure.tune.arms import arm_spec, label
+from peagle_sm.measure.tune.components import HostPlan, host_plan, spread
+from peagle_sm.measure.tune.decide import first_probes
 from peagle_sm.measure.tune.evidence import evidence
-from peagle_sm.measure.tune.plan import first_probes
 from peagle_sm.measure.tune.price import Estimate, estimate
 from peagle_sm.measure.tune.run import Settings, Tuned, Tuning
 from peagle_sm.measure.tune.yaml_edit import write_k
@@ -38,7 +39,7 @@ class Job:
     max_tokens: int
     out: Path
     seed: int = 0
-    components: bool = False
+    components: int = 0  #: arms side by side as inference components of one endpoint; 0 does without
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,16 @@ def check(job: Job) -> None:
 def specs_of(job: Job) -> dict[str, EndpointSpec]:
     """The endpoints that come first, by arm: the baseline, and each mode at its first K."""
     settings = job.settings
-    k = settings.max_k if settings.runtime else first_probes(settings.max_k)[0]
-    return {"none": arm_spec(job.spec, "none", None)} | {
-        mode: arm_spec(job.spec, mode, k, runtime=settings.runtime, head=settings.heads.get(mode))
-        for mode in settings.modes
-    }
+    found = {"none": arm_spec(job.spec, "none", None)}
+    if job.components:
+        ks = spread(settings.max_k, (job.components - 1) // len(settings.modes))
+    else:
+        ks = (settings.max_k if settings.runtime else first_probes(settings.max_k)[0],)
+    for mode in settings.modes:
+        for k in ks:
+            head = settings.heads.get(mode)
+            found[label(mode, k)] = arm_spec(job.spec, mode, k, runtime=settings.runtime, head=head)
+    return found
 
 
 def plans_of(job: Job, session: Session) -> dict[str, Plan]:
@@ -107,8 +113,17 @@ def price_of(job: Job, plans: dict[str, Plan], session: Session) -> Estimate:
         usd_per_hour=max(known) if len(known) == len(prices) else None,
         max_lifetime_hours=job.spec.lifecycle.max_lifetime_hours,
         local=session.is_local,
-        one_instance=job.components,
+        one_instance=bool(job.components),
     )
+
+
+def host_of(job: Job, plans: dict[str, Plan]) -> HostPlan | None:
+    """The endpoint that carries all arms, None where each has one of its own.
+
+    Raises:
+        SpecError: the instance cannot hold them.
+    """
+    return host_plan(job.spec.name, plans) if job.components else None
 
 
 def run(
@@ -119,6 +134,7 @@ def run(
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     token: Callable[[], str] = lambda: secrets.token_hex(4),
     write: bool = True,
+    host: HostPlan | None = None,
 ) -> Done:
     """Tune, write the results file as it goes, and the K into the spec file at the end.
 
@@ -144,7 +160,7 @@ def run(
             sink=writer.append,
             tell=tell,
             progress=progress,
-            components=job.components,
+            host=host,
         )
         try:
             tuned = tuning.run()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from peagle_sm.measure.tune.decide import contenders, first_probes, next_k
+from peagle_sm.measure.tune.decide import contenders, first_probes, leaders, next_k
 from peagle_sm.measure.tune.fit import Noise, fit
 from peagle_sm.measure.tune.predict import predict
 from peagle_sm.measure.tune.reading import Reading
@@ -29,8 +29,13 @@ def next_deployment(
 def next_round(
     readings: Sequence[Reading], max_k: int, concurrency: int, noise: Noise | None = None
 ) -> list[int]:
-    """The K of the next round at one concurrency: all at first, then those in question; none at the end."""
-    if not any(reading.k and reading.concurrency == concurrency for reading in readings):
+    """The K of the next round at one concurrency: all at first, then those in question; none at the end.
+
+    The second round takes place in any case: without repeats nobody knows how noisy this endpoint is.
+    """
+    blocks = {reading.block for reading in readings if reading.k and reading.concurrency == concurrency}
+    if not blocks:
         return list(range(1, max_k + 1))
     prediction = predict(fit(readings, max_k, noise), readings, noise)[concurrency]
-    return contenders({concurrency: prediction}, share=0.8)
+    rivals = contenders({concurrency: prediction}, share=0.8)
+    return sorted({*rivals, *leaders(prediction)}) if len(blocks) == 1 else rivals

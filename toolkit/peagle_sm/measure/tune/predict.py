@@ -26,7 +26,8 @@ class Prediction:
     @property
     def mean(self) -> Array:
         """The expected rate at each K."""
-        return self.draws.mean(axis=0)
+        found: Array = self.draws.mean(axis=0)
+        return found
 
     def interval(self, k: int, share: float = 0.95) -> tuple[float, float]:
         """Where the rate at ``k`` lies with the probability ``share``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from peagle_sm.aws.session import Session
 from peagle_sm.core.spec import EndpointSpec, Mode
@@ -15,13 +15,15 @@ from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.records import Mode as RecordMode
 from peagle_sm.measure.records import Record
 from peagle_sm.measure.tune.agreement import Agreement, check_record, compare
-from peagle_sm.measure.tune.arms import arm_spec, label
+from peagle_sm.measure.tune.arms import arm_spec, label, parse_label
+from peagle_sm.measure.tune.components import HostPlan
+from peagle_sm.measure.tune.host import Host
 from peagle_sm.measure.tune.levels import level
 from peagle_sm.measure.tune.outcome import ModeResult, conclude, fit_records
 from peagle_sm.measure.tune.price import Bill
 from peagle_sm.measure.tune.reading import Reading
 from peagle_sm.measure.tune.side import EndpointSide, WindowSize, demand_prompts
-from peagle_sm.measure.tune.strategy import Tell, by_deployments, every_k, in_one_engine
+from peagle_sm.measure.tune.strategy import Tell, by_deployments, every_k, in_one_engine, side_by_side
 from peagle_sm.service import Endpoint
 from peagle_sm.service.events import Progress
 
@@ -67,7 +69,7 @@ class Tuning:
     sink: Callable[[Record], None]
     tell: Tell
     progress: Progress | None = None
-    components: bool = False
+    host: HostPlan | None = None  #: set where the arms are inference components of one endpoint
     monotonic: Callable[[], float] = time.monotonic
     _bill: Bill = field(default_factory=Bill)
     _untrusted: list[str] = field(default_factory=list)
@@ -85,7 +87,12 @@ class Tuning:
         demand_prompts(self.items)
         began = self.monotonic()
         with ExitStack() as stack:
-            results = self._in_engines(stack) if self.settings.runtime else self._by_deployments(stack)
+            if self.host is not None:
+                results = self._side_by_side(stack, self.host)
+            elif self.settings.runtime:
+                results = self._in_engines(stack)
+            else:
+                results = self._by_deployments(stack)
         # Only now: deleting takes minutes, and they are billed too.
         for result in results:
             for record in fit_records(result, self._bill.total):
@@ -153,6 +160,33 @@ class Tuning:
             )
         return found
 
+    def _side_by_side(self, stack: ExitStack, plan: HostPlan) -> list[ModeResult]:
+        settings = self.settings
+        host = stack.enter_context(self._hosted(plan))
+        sides = {}
+        for arm, component in plan.components.items():
+            mode, k = parse_label(arm)
+            sides[mode, k] = self._side(mode, host, False, component=component, k=k)
+        readings = side_by_side(sides, settings.concurrencies, settings.rounds, self.tell)
+        return [
+            conclude(
+                mode,
+                [*readings[mode], *readings["none"]],
+                settings.max_k,
+                deployments=sum(1 for one, _ in sides if one == mode),
+            )
+            for mode in settings.modes
+        ]
+
+    @contextmanager
+    def _hosted(self, plan: HostPlan) -> Iterator[Endpoint]:
+        began = self.monotonic()
+        try:
+            with Host(plan, self.session, unguarded=self.settings.unguarded, progress=self.progress) as host:
+                yield host.endpoint
+        finally:
+            self._bill.add(self.monotonic() - began, plan.usd_per_hour)
+
     @contextmanager
     def _one(self, mode: Mode, k: int) -> Iterator[EndpointSide]:
         spec = arm_spec(self.base, mode, k, head=self.settings.heads.get(mode))
@@ -174,12 +208,17 @@ class Tuning:
             for _ in specs:
                 self._bill.add(self.monotonic() - began, price)
 
-    def _side(self, key: str, endpoint: Endpoint, runtime: bool) -> EndpointSide:
+    def _side(
+        self, key: str, endpoint: Endpoint, runtime: bool, *, component: str | None = None, k: int = 0
+    ) -> EndpointSide:
         mode: RecordMode = "none" if key == "none" else "eagle3" if key == "eagle3" else "p-eagle"
+        arm = describe_endpoint(self.session, endpoint.name, component=component).arm
+        if component is not None:  # the endpoint's tags cannot tell, as it runs all of them
+            arm = replace(arm, mode=mode, num_speculative_tokens=k or None)
         return EndpointSide(
             endpoint,
             mode,
-            describe_endpoint(self.session, endpoint.name).arm,
+            arm,
             self.items,
             self.settings.size,
             self.sink,

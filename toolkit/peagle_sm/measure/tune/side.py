@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from peagle_sm.core.errors import PeagleError, ServiceFault, SpecError
+from peagle_sm.core.errors import PeagleError, SpecError
 from peagle_sm.measure.load import LoadOptions, WorkItem, make_target
 from peagle_sm.measure.load.front import measure_point
 from peagle_sm.measure.records import ArmRecord, Load, Mode, Record
@@ -128,8 +128,11 @@ class EndpointSide:
         if not self.endpoint.session.is_local:
             return None  # SageMaker passes on /invocations alone
         try:
-            return read_scrape(self.endpoint.metrics())
-        except ServiceFault:
+            if self.arm.component is None:
+                return read_scrape(self.endpoint.metrics())
+            path = f"endpoints/{self.endpoint.name}/metrics?component={self.arm.component}"
+            return read_scrape(self.endpoint.session.admin_text(path))
+        except PeagleError:
             return None
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from peagle_sm.measure.tune.curve import Array
 from peagle_sm.measure.tune.decide import choose
 from peagle_sm.measure.tune.fit import Noise, fit
 from peagle_sm.measure.tune.plan import RUNTIME_ROUNDS, next_deployment, next_round
@@ -21,7 +22,7 @@ Strategy = Callable[[Surface, tuple[int, ...], Noise, np.random.Generator], tupl
 class Outcome:
     """One strategy over many endpoints; a regret (share of the best rate) for each and each concurrency."""
 
-    regrets: np.ndarray
+    regrets: Array
     deployments: float  #: of speculative K, mean
     most_deployments: int
     readings: float  #: windows measured, mean

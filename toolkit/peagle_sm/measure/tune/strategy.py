@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from peagle_sm.measure.tune.levels import level, noise_of
@@ -47,6 +47,24 @@ def every_k(
             tell(f"sweep, c={concurrency}, round {block + 1} of {rounds}")
             readings += _round(side, None, range(1, max_k + 1), concurrency, first_block + block)
     return readings
+
+
+def side_by_side(
+    sides: Mapping[tuple[str, int], Side], concurrencies: Sequence[int], rounds: int, tell: Tell
+) -> dict[str, list[Reading]]:
+    """Arms that are all up, in turns: each round asks every one, in the other direction than the last.
+
+    One at a time: they share the host's processors, so that one under load would slow the others. Returns
+    the readings by mode.
+    """
+    found: dict[str, list[Reading]] = {mode: [] for mode, _ in sides}
+    for concurrency in concurrencies:
+        for block in range(rounds):
+            tell(f"c={concurrency}, round {block + 1} of {rounds}: {len(sides)} arms in turns")
+            order = list(sides)
+            for mode, k in order if block % 2 == 0 else reversed(order):
+                found[mode].append(sides[mode, k].read(k, concurrency, block))
+    return found
 
 
 def by_deployments(

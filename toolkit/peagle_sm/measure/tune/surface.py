@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from peagle_sm.measure.tune.curve import Array
 from peagle_sm.measure.tune.fit import Noise
 from peagle_sm.measure.tune.reading import Reading
 
@@ -24,10 +25,10 @@ class Surface:
 
     head: Head
     max_k: int
-    acceptance: np.ndarray
-    survival: np.ndarray
+    acceptance: Array
+    survival: Array
     bias: float
-    step_ms: dict[int, np.ndarray]
+    step_ms: dict[int, Array]
 
     def rate(self, k: int, concurrency: int) -> float:
         """The true tokens a second."""
@@ -53,22 +54,23 @@ def draw_surface(rng: np.random.Generator, concurrencies: tuple[int, ...], max_k
     return Surface(head, max_k, acceptance, survival, rng.uniform(0.02, 0.07), steps)
 
 
-def _step_times(rng: np.random.Generator, head: Head, c: int, max_k: int, on_gpu: bool) -> np.ndarray:
-    ks = np.arange(max_k + 1)
+def _step_times(rng: np.random.Generator, head: Head, c: int, max_k: int, on_gpu: bool) -> Array:
+    ks: Array = np.arange(max_k + 1, dtype=float)
     tokens = c * (ks + 1)
     if on_gpu:
         ridge = rng.uniform(60, 400)  # tokens at which compute takes as long as reading the weights
         verify = (1 + (tokens / ridge) ** 3) ** (1 / 3)
-        draft = rng.uniform(0.05, 0.2) if head == "p-eagle" else rng.uniform(0.03, 0.1) * ks
+        draft = rng.uniform(0.05, 0.2) + 0 * ks if head == "p-eagle" else rng.uniform(0.03, 0.1) * ks
         tile = int(rng.choice([8, 16, 32, 64]))
         jump = rng.uniform(0.0, 0.12)
     else:
         verify = 1 + rng.uniform(0.03, 0.08) * (tokens - 1) ** rng.uniform(0.85, 1.0)
-        draft = rng.uniform(0.2, 0.5) if head == "p-eagle" else rng.uniform(0.1, 0.3) * ks
+        draft = rng.uniform(0.2, 0.5) + 0 * ks if head == "p-eagle" else rng.uniform(0.1, 0.3) * ks
         tile = int(rng.choice([4, 8, 16]))
         jump = rng.uniform(0.0, 0.08)
     jumps = jump * np.minimum(tokens // tile - c // tile, 6)
-    return 5.0 * (verify + np.where(ks > 0, draft, 0.0) + jumps)
+    found: Array = 5.0 * (verify + np.where(ks > 0, draft, 0.0) + jumps)
+    return found
 
 
 def measure(
