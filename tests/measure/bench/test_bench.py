@@ -48,7 +48,7 @@ def test_a_prompt_is_sent_once_a_load_and_each_load_has_a_salt_of_its_own(tmp_pa
     keys = [(item.prompt_id, item.body["cache_salt"]) for _, item in world.client.sent]
     assert len(set(keys)) == len(keys)
     measured = {item.body["cache_salt"] for label, item in world.client.sent if "#" not in item.prompt_id}
-    assert measured == {"t1/probe", "t1/c=1", "t1/c=2"}
+    assert measured == {"t1-probe", "t1-c=1", "t1-c=2"}
     assert world.client.sent[0][1].prompt_id == "p/5"  # the longest first
 
 

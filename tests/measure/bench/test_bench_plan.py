@@ -42,7 +42,7 @@ def test_the_warm_up_takes_nothing_from_the_measurement() -> None:
     plan = BenchPlan((CLOSED,))
     items = list(items_of(plan, workload(4, turns=True), CLOSED, "s"))
     assert [item.prompt_id for item in items] == ["p/3#warm-up", "p/2#warm-up", *(f"p/{n}" for n in range(4))]
-    assert {item.body["cache_salt"] for item in items} == {"s/c=2/warm-up", "s/c=2"}
+    assert {item.body["cache_salt"] for item in items} == {"s-c=2-warm-up", "s-c=2"}
     assert [item.then is None for item in items] == [True, True, False, False, False, False]
 
 

@@ -130,6 +130,14 @@ def test_salt_goes_into_every_turn_and_never_over_one_s_own(tmp_path: Path) -> N
     assert own.body["cache_salt"] == "theirs"
 
 
+@pytest.mark.parametrize("salt", ["run/c=8", "2 req/s@x", "a\\b", "x" * 129, "y/" * 90])
+def test_a_salt_is_one_that_vllm_takes(tmp_path: Path, salt: str) -> None:
+    path = lines(tmp_path / "m.jsonl", {"turns": ["one", "two"]})
+    sent = salted(load_workload(str(path)).items[0], salt).body["cache_salt"]
+    assert 0 < len(sent) <= 128
+    assert not set(sent) & set("@/\\\0")
+
+
 def test_prompts_come_again_only_when_asked_and_never_out_of_the_cache(tmp_path: Path) -> None:
     path = lines(tmp_path / "m.jsonl", {**CHAT, "id": "a"}, {**CHAT, "id": "b"})
     items = [salted(item, "s") for item in load_workload(str(path)).items]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -13,6 +15,7 @@ from peagle_sm.measure.workloads.questions import Question
 
 Api = Literal["auto", "chat", "completion"]
 MAX_TOKENS = 256  #: of a prompt that comes without a body of its own
+_LONGEST_SALT = 128
 TEMPERATURE = 0.0  #: greedy: the only temperature at which two modes must answer alike
 
 
@@ -100,7 +103,9 @@ def salted(item: WorkItem, salt: str) -> WorkItem:
 
     vLLM shares a prefix only between requests of one salt: so a prompt that was answered before, in another
     point or run, has its prefill to do again, while requests of this point share what they have in common.
+    Characters that vLLM does not take in a salt become dashes.
     """
+    salt = _acceptable(salt)
     follow = item.then
 
     def then(answer: str) -> WorkItem | None:
@@ -108,6 +113,12 @@ def salted(item: WorkItem, salt: str) -> WorkItem:
         return None if following is None else salted(following, salt)
 
     return replace(item, body={"cache_salt": salt, **item.body}, then=None if follow is None else then)
+
+
+def _acceptable(salt: str) -> str:
+    """vLLM 0.32 takes at most 128 characters and neither ``@`` nor ``/`` nor a backslash."""
+    plain = re.sub(r"[@/\\\x00]", "-", salt)
+    return plain if len(plain) <= _LONGEST_SALT else hashlib.sha256(salt.encode()).hexdigest()
 
 
 def rounds(items: Sequence[WorkItem], *, repeat: bool) -> Iterator[WorkItem]:
