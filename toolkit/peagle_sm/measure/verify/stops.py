@@ -100,14 +100,17 @@ def _unsaid(answer: Answer, stop: str) -> list[str]:
 
 
 def choose_stop(text: str, place: float) -> str | None:
-    """A piece of ``text`` of 3 to 6 characters near ``place`` (0 to 1) that occurs there first.
+    """A piece of ``text`` of 3 to 6 characters that occurs there first, at ``place`` (0 to 1) or else earlier.
 
-    It begins in the middle of a word where there is one, so that it spans tokens. None: no such piece.
+    It may begin in the middle of a word, so that it spans tokens. None: no such piece, as in an answer that
+    repeats itself from the start.
     """
     start = int(len(text) * place)
-    for length in (6, 5, 4, 3):
-        for at in range(start, len(text) - length):
-            piece = text[at : at + length]
-            if piece.strip() == piece and text.find(piece) == at:
-                return piece
+    while start > 0:
+        for length in (6, 5, 4, 3):
+            for at in range(start, len(text) - length):
+                piece = text[at : at + length]
+                if piece.strip() == piece and text.find(piece) == at:
+                    return piece
+        start //= 2
     return None
