@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,6 +20,7 @@ from peagle_sm.aws.errors import aws_errors
 from peagle_sm.core.errors import CredentialsError, EngineError, NotFound
 
 USER_AGENT = "peagle-sm"
+_MAKING_CLIENTS = threading.Lock()
 CONNECT_TIMEOUT_S = 10
 # A stream may last 8 minutes on SageMaker, and nothing may arrive before its first token.
 RUNTIME_READ_TIMEOUT_S = 490
@@ -124,7 +127,8 @@ class Session:
                 # Path-style S3 and no proxy: both would take the call away from this machine.
                 options |= {"s3": {"addressing_style": "path"}, "proxies": {}}
             place = {} if self.local is None else {"endpoint_url": self.local.endpoint_url}
-            with aws_errors(f"{service} client", self.local_url):
+            # A boto3 session is not safe for threads that make clients at once; its clients are.
+            with aws_errors(f"{service} client", self.local_url), _MAKING_CLIENTS:
                 self._clients[key] = self._boto3.client(
                     service, region_name=self._region_of(service), config=Config(**options), **place
                 )
@@ -247,6 +251,12 @@ def _local_session(region: str | None, local: LocalTarget) -> Session:
             f"region {region!r}: the local SageMaker at {local.endpoint_url} is in {local.region}.",
             next_step=f"Leave --region out, or give {local.region}.",
         )
+    return Session(_local_boto3(local.region), local.region, local)
+
+
+@cache
+def _local_boto3(region: str) -> Any:
+    """One for all local sessions of a process: it keeps AWS's API models, which take longest to read."""
     import boto3
     import botocore.session
 
@@ -259,13 +269,12 @@ def _local_session(region: str | None, local: LocalTarget) -> Session:
             "credentials_file": nothing,
         }
     )
-    session = boto3.Session(
+    return boto3.Session(
         botocore_session=isolated,
         aws_access_key_id="local",
         aws_secret_access_key="local",
-        region_name=local.region,
+        region_name=region,
     )
-    return Session(session, local.region, local)
 
 
 def _check_region(region: str, boto3_session: Any) -> None:
