@@ -55,6 +55,7 @@ vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="m"} 150.0
 vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="0"} 80.0
 vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="1"} 50.0
 vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="2"} 20.0
+vllm:spec_decode_num_accepted_tokens_per_pos_created{engine="0",model_name="m",position="0"} 1.7e+09
 vllm:generation_tokens_total{engine="0",model_name="m"} 260.0
 """
 

@@ -87,7 +87,7 @@ def read_counters(text: str) -> Counters | None:
     positions: dict[int, float] = {}
     for line in text.splitlines():
         found = _SAMPLE.match(line) if line.startswith(_PREFIX) else None
-        if found is None:
+        if found is None or found[1].endswith("_created"):  # the moment a counter began, not a count
             continue
         name, labels, value = found[1].removesuffix("_total"), found[2] or "", float(found[3])
         position = _POSITION.search(labels)

@@ -200,12 +200,12 @@ class _Run:
         why = self._around.look()
         return ServiceFault(
             f"{self._arm.name} stopped answering at {load.label} ({message})"
-            + (f"; {why}" if why else "")
+            + (f"; {_first_line(why)}" if why else "")
             + f"; {self._saved(watch)}",
             operation="bench",
             code="EndpointStopped",
             next_step=f"when it answers again, {self._go_on()}",
-            details={"file": str(self._writer.path), "points": len(self._done)},
+            details={"file": str(self._writer.path), "points": len(self._done), "why": why},
         )
 
     def _saved(self, watch: Watch) -> str:
@@ -263,6 +263,12 @@ def _header(described: Described, config: dict[str, Any], around: Around) -> Hea
         provenance={**around.provenance(), "endpoint": dict(described.origin)},
         stand_in_weights=described.stand_in_weights,
     )
+
+
+def _first_line(text: str) -> str:
+    """The reason without the engine's log behind it; --format json has all of it."""
+    line = text.splitlines()[0] if text else ""
+    return line if len(line) <= 200 else line[:199] + "…"
 
 
 def _errors_in_words(point: PointRecord) -> str:
