@@ -59,18 +59,21 @@ class AnswerReader:
 
     def take(self, parts: Sequence[Timed]) -> bool:
         """Read parts, each with the time of its arrival; False once there is nothing more to wait for."""
-        if self._error is None:
-            payloads = parts
-            broken: Exception | None = None
-            if self._frames is not None:
-                payloads, broken = self._frames.feed(parts)
-            try:
-                self._take(self._events.feed(payloads))
-            except EventTooLarge as error:
-                broken = error
-            if broken is not None and self._error is None and not self._done:
-                self._error = _named(broken)
-        return self._error is None
+        if self.broken:
+            return False
+        payloads, problem = (parts, None) if self._frames is None else self._frames.feed(parts)
+        try:
+            self._take(self._events.feed(payloads))
+        except EventTooLarge as error:
+            problem = error
+        if problem is not None and not self.broken and not self._done:
+            self._error = _named(problem)
+        return not self.broken
+
+    @property
+    def broken(self) -> bool:
+        """Whether an error has been read."""
+        return self._error is not None
 
     def fail(self, name: str, message: str) -> None:
         """The request ended by an error outside of the stream; one inside it came first and stands."""
@@ -127,7 +130,8 @@ class AnswerReader:
             self._error = ("StreamError", f"an event of the stream is not a completion's: {error!r}")
 
     def _take_all(self, events: list[Timed], at_end: bool) -> None:
-        for document, at in zip(self._documents(events, at_end), [at for _, at in events], strict=False):
+        documents, broken = self._documents([event for event, _ in events])
+        for document, (_, at) in zip(documents, events, strict=False):
             if not isinstance(document, Mapping):
                 self._error = ("StreamError", f"an event of the stream is no object: {str(document)[:200]}")
                 return
@@ -140,39 +144,38 @@ class AnswerReader:
                 self._metrics = metrics
             if choices := document.get("choices"):
                 self._take_choice(choices[0], at)
+        if broken is not None:
+            what = "the stream was cut in the middle of an event" if at_end else "an event is not JSON"
+            self._error = ("StreamError", f"{what}: {broken[:200].decode(errors='replace')}")
 
-    def _documents(self, events: list[Timed], at_end: bool) -> list[Any]:
-        wanted = [event for event, _ in events]
-        for place, event in enumerate(wanted):
+    def _documents(self, events: list[bytes]) -> tuple[list[Any], bytes | None]:
+        """The documents up to the end of the answer, and the event that is none, if there is one."""
+        for place, event in enumerate(events):
             if event.startswith(b"[DONE]"):
                 self._done = True
-                wanted = wanted[:place]
+                events = events[:place]
                 break
-        if not wanted:
-            return []
-        try:  # one call for all: half the time of one call each
-            found: list[Any] = json.loads(b"[" + b",".join(wanted) + b"]")
+        try:  # one call for all takes half the time of one call each
+            found: list[Any] = json.loads(b"[" + b",".join(events) + b"]")
         except ValueError:
             found = []
-        return found if len(found) == len(wanted) else self._one_by_one(wanted, at_end)
-
-    def _one_by_one(self, wanted: list[bytes], at_end: bool) -> list[Any]:
-        """Some event is not JSON: return those before it; the error is noted after they are taken."""
-        found: list[Any] = []
-        for event in wanted:
+        if len(found) == len(events):
+            return found, None
+        found = []
+        for event in events:
             try:
                 found.append(json.loads(event))
             except ValueError:
-                what = "the stream was cut in the middle of an event" if at_end else "an event is not JSON"
-                found.append({"error": {"message": f"{what}: {event[:200].decode(errors='replace')}"}})
-                break
-        return found
+                return found, event
+        return found, None
 
     def _take_choice(self, choice: Mapping[str, Any], at: float) -> None:
         thought = ""
         text = choice.get("text")
         if text is None:
             thought, text = _written(choice.get("delta") or {})
+        if not isinstance(text, str):
+            raise TypeError(f"text of type {type(text).__name__}")
         ids = choice.get("token_ids")
         if text or thought or ids:
             self._times.append(at)

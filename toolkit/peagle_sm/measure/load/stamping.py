@@ -9,6 +9,7 @@ same, and the handler's ``_reading_paused``.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -101,6 +102,9 @@ class Intake:
             if (broken := self._content.exception()) is not None:
                 raise broken
             await self._content.wait_eof()
+        except asyncio.CancelledError:
+            self.fetch()  # leaving the response drops what has not been read
+            raise
         finally:
             self._let_go()
 

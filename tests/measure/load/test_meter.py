@@ -1,0 +1,66 @@
+"""The client's own lag, in virtual time and by the kernel's clock."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from peagle_sm.measure.load import run_quietly
+from peagle_sm.measure.load.desk import Desk
+from peagle_sm.measure.load.meter import EVERY_S, Meter
+from peagle_sm.measure.load.work import Clock
+from tests.measure.load.virtual import in_virtual_time
+
+
+def test_a_loop_that_is_free_has_no_lag() -> None:
+    async def main(clock: Clock) -> Meter:
+        meter = Meter(clock, cpu=lambda: 7.0)
+        meter.start()
+        await asyncio.sleep(100.5 * EVERY_S)
+        meter.stop()
+        await asyncio.sleep(1.0)
+        return meter
+
+    meter = in_virtual_time(main)
+    assert len(meter.samples) == 100
+    assert max(lag for _, lag in meter.samples) < 1e-6
+    assert len(meter.lags_between(0.0, 10.5 * EVERY_S)) == 10
+    assert meter.cpu_s() == 7.0
+
+
+def test_a_loop_that_is_held_is_as_late_as_it_was_held() -> None:
+    async def main() -> Meter:
+        meter = Meter()
+        meter.start()
+        await asyncio.sleep(0.01)
+        until = time.perf_counter() + 6 * EVERY_S
+        while time.perf_counter() < until:
+            pass
+        await asyncio.sleep(0.01)
+        meter.stop()
+        return meter
+
+    lags = [lag for _, lag in run_quietly(main).samples]
+    # Every signal that fell into the stall counts: the first waited longest.
+    assert len(lags) >= 5
+    assert max(lags) >= 4 * EVERY_S * 1000
+    assert sum(lag >= EVERY_S * 1000 / 2 for lag in lags) >= 4
+
+
+def test_the_desk_lets_one_through_between_two_looks_at_the_sockets() -> None:
+    async def main() -> list[str]:
+        desk, order = Desk(), []
+
+        async def work(name: str) -> None:
+            await desk.turn()
+            order.append(name)
+            asyncio.get_running_loop().call_soon(order.append, "socket")
+
+        tasks = [asyncio.create_task(work(name)) for name in "abc"]
+        await asyncio.sleep(0)
+        tasks[1].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return order
+
+    order = run_quietly(main)
+    assert [name for name in order if name != "socket"] == ["a", "c"]

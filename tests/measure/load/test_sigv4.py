@@ -1,0 +1,49 @@
+"""Our signatures are botocore's."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peagle_sm.measure.load.sigv4 import sign
+
+_WORD = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=30)
+
+
+@given(
+    name=st.text("abcXYZ019-_.~ ä/", min_size=1, max_size=20),
+    body=st.binary(max_size=200),
+    secret=_WORD,
+    token=st.none() | _WORD,
+    component=st.none() | st.sampled_from(["one", " two  blanks "]),
+)
+def test_it_is_the_signature_of_botocore(
+    name: str, body: bytes, secret: str, token: str | None, component: str | None
+) -> None:
+    path = f"/endpoints/{quote(name, safe='')}/invocations-response-stream"
+    headers = {"content-type": "application/json"}
+    if component is not None:
+        headers["x-amzn-sagemaker-inference-component"] = component
+    theirs = AWSRequest(
+        "POST", f"https://runtime.sagemaker.eu-west-1.amazonaws.com{path}", dict(headers), body
+    )
+    SigV4Auth(Credentials("AKID", secret, token), "sagemaker", "eu-west-1").add_auth(theirs)
+    ours = sign(
+        host="runtime.sagemaker.eu-west-1.amazonaws.com",
+        path=path,
+        headers=headers,
+        body=body,
+        access_key="AKID",
+        secret_key=secret,
+        token=token,
+        region="eu-west-1",
+        service="sagemaker",
+        amz_date=theirs.headers["X-Amz-Date"],
+    )
+    assert ours["authorization"] == theirs.headers["Authorization"]
+    assert ours.get("x-amz-security-token") == theirs.headers.get("X-Amz-Security-Token")
