@@ -12,9 +12,9 @@ from peagle_sm.measure.report.section import Section, arm_cell, pair, table
 from peagle_sm.measure.report.view import View
 
 _SOURCES = {
-    "per-request": "the requests",
-    "metrics": "the counters",
-    "cloudwatch": "CloudWatch",
+    "per-request": "each request's own figures",
+    "metrics": "the engine's counters",
+    "cloudwatch": "the engine's log in CloudWatch",
 }
 
 
@@ -45,11 +45,11 @@ def acceptance(view: View) -> Section | None:
         y_high=1.0,
         watermark=view.watermark,
     )
+    sources = " and ".join(sorted({_SOURCES[found.source] for _, found in shown}))
     beside = table(
-        ["arm", "per step", "per request", "temperature", "from"],
+        ["arm", "per step", "per request", "temperature"],
         [_row(view, point, found) for point, found in shown],
-        caption=f"Acceptance length at {shown[0][0].load.label}: tokens for each pass of the target",
-        words=(0, 4),
+        caption=f"Acceptance length at {shown[0][0].load.label}, from {sources}",
     )
     lengths = Figure("al", "length", lambda point: point.acceptance.per_step if point.acceptance else None)
     every = pivot(view, lengths, "Acceptance length per step, by load")
@@ -79,7 +79,6 @@ def _row(view: View, point: PointRecord, found: Acceptance) -> list[Content]:
         words.number(found.per_step),
         words.number(found.per_request),
         words.DASH if point.temperature is None else f"{point.temperature:g}",
-        _SOURCES[found.source],
     ]
 
 

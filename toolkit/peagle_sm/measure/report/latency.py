@@ -29,15 +29,20 @@ FIGURES = (
     Figure("itl", "gap between chunks (ITL), p99, ms", _of("itl_ms", lambda p: p.p99)),
     Figure("e2e", "whole answer, p95, ms", _of("e2e_ms", lambda p: p.p95)),
 )
-_COLUMNS = (("TTFT", "ttft_ms"), ("TPOT", "tpot_ms"), ("ITL", "itl_ms"), ("end to end", "e2e_ms"))
+_COLUMNS = (("TTFT", "ttft_ms"), ("TPOT", "tpot_ms"), ("ITL", "itl_ms"), ("E2E", "e2e_ms"))
 
 
 def latency(view: View) -> Section | None:
     """Four small charts, the share of requests within the objective, and every percentile."""
-    drawn = [chart for figure in FIGURES if (chart := charts(view, figure, HALF))]
-    if not drawn:
+    if not any(figure.value(point) is not None for figure in FIGURES for point in view.points):
         return None
-    parts = [grid(*drawn), _goodput(view), folded("Every percentile", _percentiles(view))]
+    drawn = [chart for figure in FIGURES if (chart := charts(view, figure, HALF))]
+    every = _percentiles(view)
+    parts = (
+        [grid(*drawn), _goodput(view), folded("Every percentile", every)]
+        if drawn
+        else [every, _goodput(view)]
+    )
     lead = (
         "Lower is better. A chunk may hold several tokens when speculating, so gaps between chunks grow while"
         " the time per token falls."

@@ -57,7 +57,7 @@ def charts(view: View, figure: Figure, wide: Size = WIDE) -> Safe | None:
 def _chart(view: View, figure: Figure, kind: str) -> LineChart | BarChart | None:
     arms = _arms(view, figure, kind)
     loads = [load for load in view.loads(kind) if any(values(view, figure, arm.name, load) for arm in arms)]
-    if not arms:
+    if not arms or (len(arms) == len(loads) == 1):  # a single figure is no chart
         return None
     if len(loads) == 1:
         return _bars(view, figure, arms, loads[0])

@@ -13,22 +13,24 @@ from peagle_sm.measure.report.view import View
 
 OTPS = Figure("otps", "output tokens a second, all requests together", lambda point: point.otps)
 EACH = Figure("each", "output tokens a second, one request", lambda point: point.otps_per_request)
+_CAPTIONS = {
+    "otps": "All requests together, output tokens a second",
+    "each": "One request, output tokens a second",
+}
 
 
 def throughput(view: View) -> Section | None:
     """OTPS by load: of all requests together, and of one request on its own."""
-    alone = all(point.load.concurrency == 1 for point in view.points)  # then both figures are one
-    drawn = [
-        chart for figure in ((OTPS,) if alone else (OTPS, EACH)) if (chart := charts(view, figure, HALF))
-    ]
-    if not drawn:
+    if not view.points:
         return None
-    tables = [pivot(view, OTPS, "All requests together, tokens a second")]
-    if len(drawn) == 1:
-        return Section("throughput", "Throughput", _leaders(view), pair(drawn[0], tables[0]))
-    if not alone:
-        tables.append(pivot(view, EACH, "One request, tokens a second"))
-    body = join(grid(*drawn), tag("div", *tables, class_="multiples"))
+    alone = all(point.load.concurrency == 1 for point in view.points)  # then both figures are one
+    figures = (OTPS,) if alone else (OTPS, EACH)
+    drawn = [chart for figure in figures if (chart := charts(view, figure, HALF))]
+    tables = [pivot(view, figure, _CAPTIONS[figure.id]) for figure in figures]
+    if len(drawn) == len(tables) == 1:
+        body = pair(drawn[0], tables[0])
+    else:
+        body = join(grid(*drawn) if drawn else None, tag("div", *tables, class_="multiples"))
     return Section("throughput", "Throughput", _leaders(view), body)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from peagle_sm.measure.costs import CostRow, cheapest, cost_rows
 from peagle_sm.measure.report import words
-from peagle_sm.measure.report.verdict import checked, chief
+from peagle_sm.measure.report.verdict import checked, chief, first_point
 from peagle_sm.measure.report.view import View
 
 
@@ -23,9 +23,25 @@ class Tile:
 def tiles(view: View) -> tuple[Tile, ...]:
     """At most four; whether the answers are the same is never the one left out."""
     checks = _checks(view)
-    found = (_over_none(view), _acceptance(view), _cost(view), _best_k(view))
+    if chief(view) is None and view.points:
+        found = (*_of_point(view), _cost(view))
+    else:
+        found = (_over_none(view), _acceptance(view), _cost(view), _best_k(view))
     shown = [tile for tile in found if tile is not None][: 4 if checks is None else 3]
     return (*shown, checks) if checks else tuple(shown)
+
+
+def _of_point(view: View) -> tuple[Tile | None, ...]:
+    """What one user of the endpoint sees, at the headline's load."""
+    point = first_point(view)
+    at = f"{view.label(point.arm)} at {point.load.label}"
+    length = point.acceptance.per_step if point.acceptance else None
+    figures = (
+        ("ms to the first token, p95", point.ttft_ms.p95 if point.ttft_ms else None),
+        ("ms per output token, p50", point.tpot_ms.p50 if point.tpot_ms else None),
+        ("tokens per pass of the target", length),
+    )
+    return tuple(Tile(name, words.number(figure), at) for name, figure in figures if figure is not None)
 
 
 def _over_none(view: View) -> Tile | None:

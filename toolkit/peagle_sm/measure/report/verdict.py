@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from peagle_sm.measure.records import CheckRecord, ComparisonRecord, Load
+from peagle_sm.measure.records import CheckRecord, ComparisonRecord, Load, PointRecord
 from peagle_sm.measure.report import words
 from peagle_sm.measure.report.view import View, load_value
 
@@ -133,23 +133,25 @@ def _of_fits(view: View) -> Verdict:
     return Verdict(f"Best K for {words.MODE_NAMES[mode]}: {said}", "", (reach,))
 
 
-def _of_points(view: View) -> Verdict:
+def first_point(view: View) -> PointRecord:
+    """The fastest arm's point at the least load: what is told where nothing was compared."""
     load = min((point.load for point in view.points), key=lambda each: (each.kind, load_value(each)))
-    rates = {
-        arm.name: view.measured(arm.name, load)[0].otps
-        for arm in view.arms
-        if not arm.control and view.measured(arm.name, load)
-    }
-    best = max(rates, key=lambda name: rates[name])
-    label = view.label(best)
-    label = label[0].upper() + label[1:]
-    figure = f"{words.number(rates[best])} tokens/s"
-    missing = ("no interval: `peagle-sm compare` measures one",) if len(rates) > 1 else ()
-    extra = (f"temperature {t:g}",) if (t := temperature_of(view, load)) is not None else ()
-    name = workload_name(view)
-    return Verdict(
-        f"{label} wrote {figure} at {load.label}", figure, (*((name,) if name else ()), *extra, *missing)
-    )
+    points = [point for point in view.points if point.load == load]
+    real = [point for point in points if not view.arm(point.arm).control]
+    return max(real or points, key=lambda point: point.otps)
+
+
+def _of_points(view: View) -> Verdict:
+    point = first_point(view)
+    label = view.label(point.arm)
+    figure = f"{words.number(point.otps)} tokens/s"
+    limits = [name] if (name := workload_name(view)) is not None else []
+    if (temperature := temperature_of(view, point.load)) is not None:
+        limits.append(f"temperature {temperature:g}")
+    if len({each.arm for each in view.points}) > 1:
+        limits.append("no interval: `peagle-sm compare` measures one")
+    headline = f"{label[0].upper()}{label[1:]} wrote {figure} at {point.load.label}"
+    return Verdict(headline, figure, tuple(limits))
 
 
 def checked(checks: Sequence[CheckRecord]) -> str:
