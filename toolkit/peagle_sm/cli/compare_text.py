@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from peagle_sm.core.records import Plan
     from peagle_sm.measure.compare.estimate import Estimate
     from peagle_sm.measure.compare.run import Outcome
-    from peagle_sm.measure.records import ArmRecord, ComparisonRecord, Interval, PointRecord
+    from peagle_sm.measure.records import ArmRecord, ComparisonRecord, Interval, Percentiles, PointRecord
 
 STAND_IN = "small stand-in weights on a CPU: these ratios say nothing of a GPU"
 NO_DIFFERENCE = "no difference shown"
@@ -93,9 +93,15 @@ def _arm(arm: ArmRecord, point: PointRecord) -> tuple[str, ...]:
         str(sum(point.errors.values())),
         f"{point.otps:,.1f}",
         "-" if accepted is None else f"{accepted:.2f}",
-        "-" if point.ttft_ms is None else f"{point.ttft_ms.p50:,.1f}",
-        "-" if point.tpot_ms is None else f"{point.tpot_ms.p50:,.2f}",
+        _latency(point, point.ttft_ms),
+        _latency(point, point.tpot_ms),
     )
+
+
+def _latency(point: PointRecord, found: Percentiles | None) -> str:
+    if not point.client.trusted:
+        return "withheld"
+    return "-" if found is None else f"{found.p50:,.2f}"
 
 
 def _ratio(one: ComparisonRecord) -> tuple[str, ...]:

@@ -238,6 +238,7 @@ def _show_price(
 
 def _around(state: State, session: Session | None, follow: Follower, options: dict[str, Any]) -> Around:
     from peagle_sm.measure.bench import origin_of_figures
+    from peagle_sm.measure.bench_counters import engine_source
     from peagle_sm.measure.compare.run import Around
     from peagle_sm.measure.endpoint_arm import look_at
     from peagle_sm.measure.load import make_target
@@ -245,10 +246,16 @@ def _around(state: State, session: Session | None, follow: Follower, options: di
     def look(arm: ArmRecord) -> str | None:
         return look_at(session, arm)
 
+    def drafts_of(arm: ArmRecord) -> bool | None:
+        # Of an endpoint of SageMaker the mode is read from its model; of a bare server it is only claimed.
+        source = engine_source(session, arm) if arm.transport == "http" else None
+        return source.drafts if source is not None else None
+
     return Around(
         progress=follow,
         target_of=lambda arm: make_target(session, arm),
         look=look,
+        drafts_of=drafts_of,
         provenance=lambda: origin_of_figures(options["seed"]),
         every_s=5.0 if state.format == "json" else 0.5,
     )

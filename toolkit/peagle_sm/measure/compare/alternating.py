@@ -117,7 +117,9 @@ async def by_prompt(
     async with way.connected(contenders, len(contenders)) as connect:
         for turn, item in enumerate([*warm_up, *items], start=-len(warm_up)):
             for name in turn_order(list(by_name), max(turn, 0)):
-                run = await _drive(by_name[name], load, [item], way.options(1, 0, max(turn, 0)), way, connect)
+                # No pause after an error: it would only hold up the other arms' turns.
+                options = replace(way.options(1, 0, max(turn, 0)), pause_after_error_s=0.0)
+                run = await _drive(by_name[name], load, [item], options, way, connect)
                 way.took(run if turn >= 0 else _as_warm_up(run))
                 _give_up_on_the_dead(run, failed)
 

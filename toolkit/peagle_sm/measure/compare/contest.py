@@ -67,7 +67,7 @@ class Contest:
     """Asks arms in turns, writes every request down, and compares what is there in the end.
 
     ``way_of`` makes the way of a run from what takes its turns: clock, connections and progress are its own.
-    ``on_load`` hears of each load, and of how many prompts of all arms it will measure.
+    ``on_load`` hears of each load, and of how many prompts it measures of all arms; ``on_end`` of its end.
     """
 
     setup: Setup
@@ -77,6 +77,7 @@ class Contest:
     run: Callable[[Callable[[], Coroutine[Any, Any, None]]], None] = run_quietly
     load_average: Callable[[], float] = lambda: os.getloadavg()[0]
     on_load: Callable[[Load, int], None] = lambda load, prompts: None
+    on_end: Callable[[], None] = lambda: None
     measured: list[Measured] = field(default_factory=list)
     points: list[PointRecord] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -109,6 +110,7 @@ class Contest:
                 raise
             finally:
                 self._sum_up(arms, measured)
+            self.on_end()
 
     async def _put(self, load: Load, contenders: Sequence[Contender], measured: Measured) -> None:
         def took(run: LoadRun) -> None:

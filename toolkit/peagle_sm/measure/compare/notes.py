@@ -38,9 +38,14 @@ def _failed_controls(comparisons: Sequence[ComparisonRecord]) -> Iterator[str]:
 
 
 def _slow_client(points: Sequence[PointRecord]) -> Iterator[str]:
-    for point in points:
-        if not point.client.trusted:
-            yield f"{point.load.label}, {point.arm}: the client was too slow: {point.client.reason}"
+    for load in dict.fromkeys(point.load for point in points):
+        slow = [point for point in points if point.load == load and not point.client.trusted]
+        if slow:
+            yield (
+                f"{load.label}: not to be published: {slow[0].client.reason} "
+                f"({', '.join(point.arm for point in slow)}); the ratios hold only as far as this befell all "
+                "arms alike"
+            )
 
 
 def _failed_requests(requests: Sequence[RequestRecord]) -> Iterator[str]:

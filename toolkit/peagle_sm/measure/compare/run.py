@@ -5,13 +5,13 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from peagle_sm.core.errors import Interrupted, PeagleError, ServiceFault
-from peagle_sm.measure.bench_probe import probe
+from peagle_sm.measure.bench_probe import check_evidence, probe
 from peagle_sm.measure.bench_watch import Spending
 from peagle_sm.measure.compare.alternating import Took, Way
 from peagle_sm.measure.compare.contest import Contest, Setup
@@ -35,12 +35,14 @@ class Around:
     """The outside world of a comparison, all of it replaceable.
 
     ``look``: how an arm that stopped answering looks now, in words; None where nothing is known.
+    ``drafts_of``: whether an arm's engine drafts, by its own counters; None where they cannot be read.
     """
 
     progress: Progress
     target_of: Callable[[ArmRecord], Target]
     look: Callable[[ArmRecord], str | None]
     provenance: Callable[[], dict[str, Any]]
+    drafts_of: Callable[[ArmRecord], bool | None] = lambda arm: None
     measure: Any = measure_point
     run: Callable[..., None] = run_quietly
     connect: Connect = open_sender
@@ -121,6 +123,7 @@ class _Run:
             self._way,
             run=around.run,
             on_load=lambda *load: self._watch.begin(*load),
+            on_end=lambda: self._watch.end(),
         )
 
     def _watch_at(self, usd_per_hour: float | None) -> Watch:
@@ -142,9 +145,7 @@ class _Run:
         return None
 
     def _one_round(self, number: int, described: Sequence[Described]) -> None:
-        for one in described:
-            target = self._around.target_of(one.arm)
-            probe(target, self._workload, one, f"{self._salt}/{number}", self._around.measure)
+        described = [self._probed(one, number) for one in described]
         if not self.begun:
             self._writer.append(self._header(described))
             self.begun = True
@@ -157,6 +158,17 @@ class _Run:
         arms = [side.arms[number] for side in self._sides()]
         self._around.progress(Event("check", f"measuring {', '.join(arm.name for arm in arms)}"))
         self.contest.measure(number, arms, self._around.target_of)
+
+    def _probed(self, one: Described, number: int) -> Described:
+        """Ask once before anything counts: the longest prompt fits, and the engine drafts as it should."""
+        target, salt = self._around.target_of(one.arm), f"{self._salt}/{number}/{one.arm.name}"
+        evidence = probe(target, self._workload, one, salt, self._around.measure)
+        if evidence.tokens is None:
+            evidence = replace(evidence, engine_drafts=self._around.drafts_of(one.arm))
+        check_evidence(one.arm, evidence, None if one.arm.mode == "unknown" else one.arm.mode)
+        if one.arm.num_speculative_tokens is not None or not evidence.tokens:
+            return one
+        return replace(one, arm=replace(one.arm, num_speculative_tokens=evidence.tokens))
 
     def _sides(self) -> list[Side]:
         sides = in_order([Side(tuple(arms)) for arms in self._by_place])

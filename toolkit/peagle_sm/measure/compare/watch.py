@@ -26,6 +26,11 @@ class Watch:
         self._tokens: dict[str, int] = defaultdict(int)
         self._seconds: dict[str, float] = defaultdict(float)
 
+    def end(self) -> None:
+        """The load is over."""
+        seconds = self._spending.seconds
+        self._progress(Event("done", self.line(), self._load.label, seconds, self._spending.usd))
+
     def phase(self, phase: Phase) -> None:
         """Turns begin and end too often to be told."""
 

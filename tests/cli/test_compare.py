@@ -1,0 +1,140 @@
+"""`peagle-sm compare` from command line to exit code: bare servers, and modes on the local SageMaker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from peagle_sm.measure.result_file import read
+from tests.cli.conftest import Run
+from tests.cli.running import run
+from tests.measure.scheduled_server import Running, scheduled_server
+
+SMALL = ("--prompts", "8", "--max-tokens", "20")
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[tuple[Running, Running]]:
+    with (
+        scheduled_server("--gap-ms", "2", "--ttft-ms", "1") as plain,
+        scheduled_server("--gap-ms", "2", "--ttft-ms", "1", "--survival", "0.9,0.9,0.9") as fast,
+    ):
+        yield plain, fast
+
+
+def test_two_servers_are_compared(servers: tuple[Running, Running], tmp_path: Path) -> None:
+    plain, fast = servers
+    path = tmp_path / "r.jsonl"
+    arms = (f"none={plain.url}", f"p-eagle={fast.url}")
+    result = run("compare", *arms, *SMALL, "--concurrency", "1,2", "--blocks", "2", "--out", path)
+    assert result.exit_code == 0, result.stderr
+    assert "none beside itself" in result.stdout
+    assert "this deployment only" in result.stdout
+    assert f"results: {path}" in result.stdout
+    results = read(path)
+    assert [arm.name for arm in results.arms] == ["none", "p-eagle", "none (A/A)"]
+    assert [(one.faster, one.over, one.units) for one in results.comparisons] == [
+        ("p-eagle", "prompts", 8),
+        ("none (A/A)", "prompts", 8),
+        ("p-eagle", "blocks", 2),
+        ("none (A/A)", "blocks", 2),
+    ]
+    told = results.comparisons[0]
+    # 20 tokens one by one, and nearly four at a time: however busy the machine is, that is faster.
+    assert told.ratio.value > 1
+    assert told.acceptance_ratio is not None
+    assert 3 < told.acceptance_ratio.value < 4
+    assert results.header.config["workload"]["prompts"] == 8
+    assert results.arms[1].num_speculative_tokens == 3
+
+
+def test_json_says_what_is_shown_and_its_verdict(servers: tuple[Running, Running], tmp_path: Path) -> None:
+    plain, fast = servers
+    options = ("--no-control", *SMALL, "--out", tmp_path / "r.jsonl", "--format", "json")
+    result = run("compare", plain.url, fast.url, *options)
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert [arm["mode"] for arm in told["arms"]] == ["unknown", "unknown"]
+    (one,) = told["comparisons"]
+    assert set(one) >= {"ratio", "shown", "verdict", "over", "units", "deployments"}
+    assert one["shown"] is (one["ratio"]["low"] > 1 or one["ratio"]["high"] < 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ((), 2, "found 0 arm(s); a comparison needs at least 2"),
+        (("a",), 2, "found 1 arm(s)"),
+        (("a", "a"), 2, "given twice"),
+        (("a,b", "c"), 2, "different numbers of deployments"),
+        (("=a", "b"), 2, "is no arm"),
+        (("a", "b", "--k", "p-eagle=3"), 2, "--k: only with --modes"),
+        (("a", "--modes", "none,p-eagle"), 2, "--modes deploys the arms, and a were given too"),
+        (("--modes", "none,medusa", "--spec", "s.yaml"), 2, "two or three of none, eagle3, p-eagle"),
+        (("--modes", "none,p-eagle", "--spec", "gone.yaml"), 2, "gone.yaml"),
+        (("a", "b", "--concurrency", "64"), 2, "c=64 needs 768 of them"),
+        (("a", "b", "-w", "nothing-like-it"), 4, "there is no workload and no file"),
+        (("http://127.0.0.1:9", "http://127.0.0.1:19"), 6, "nothing answers at http://127.0.0.1:9"),
+    ],
+)
+def test_bad_input_is_told_before_anything_is_measured(
+    in_empty_folder: Path, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    (in_empty_folder / "s.yaml").write_text("name: demo\nmodel: tiny-code\n")
+    result = run("compare", *arguments)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert said in result.stderr
+    assert list(in_empty_folder.rglob("*.jsonl")) == []
+
+
+def test_a_label_that_is_another_mode_is_refused(servers: tuple[Running, Running], tmp_path: Path) -> None:
+    plain, fast = servers
+    path = tmp_path / "r.jsonl"
+    result = run("compare", f"none={fast.url}", f"p-eagle={plain.url}", *SMALL, "--out", path)
+    assert result.exit_code == 2
+    assert "none was expected to run mode none, and its engine drafts" in result.stderr
+    assert not path.exists()
+
+
+@pytest.mark.slow
+def test_modes_are_priced_deployed_measured_and_deleted(peagle: Run, spec: Callable[..., str]) -> None:
+    options = (
+        *("compare", "--modes", "none,p-eagle", "--spec", spec("tiny-p-eagle", SCRIPT_INVOKE="chat")),
+        *("--unguarded", "--prompts", "2", "--max-tokens", "4", "--api", "chat"),
+    )
+    refused = peagle(*options)
+    assert refused.exit_code == 2
+    assert "There is no terminal to ask on" in refused.stderr
+    declined = peagle(*options, answers="n\n")
+    assert declined.exit_code == 1
+    assert "cmp-tiny-none     none     0.00 USD/hour" in declined.stderr
+    assert "all of these together; each is deleted after it was measured" in declined.stderr
+    assert "Deploy cmp-tiny-none, cmp-tiny-p-eagle, measure and delete them? [y/N]" in declined.stderr
+    result = peagle(*options, "--yes", "--out", "r.jsonl")
+    assert result.exit_code == 0, result.stderr
+    results = read(Path("r.jsonl"))
+    assert [(arm.name, arm.mode, arm.deployment) for arm in results.arms] == [
+        ("none", "none", "1"),
+        ("p-eagle", "p-eagle", "1"),
+        ("none (A/A)", "none", "1"),
+    ]
+    assert [(one.faster, one.units) for one in results.comparisons] == [("p-eagle", 2), ("none (A/A)", 2)]
+    assert results.header.config["specs"]["none"]["name"] == "cmp-tiny-none"
+    assert "small stand-in weights" in result.stdout
+    assert peagle("list", "--format", "quiet").stdout == ""
+
+
+@pytest.mark.slow
+def test_a_mode_that_does_not_come_up_leaves_nothing(peagle: Run, spec: Callable[..., str]) -> None:
+    script = {"SCRIPT_PING": "never", "SCRIPT_EXIT_AFTER": "0.3", "SCRIPT_EXIT_LINE": "ValueError: no head"}
+    path = spec("tiny", **script)
+    result = peagle(
+        "compare", "--modes", "none,p-eagle", "--spec", path, "--unguarded", "--yes", "--prompts", "2"
+    )
+    assert result.exit_code == 7
+    assert "ValueError: no head" in result.stderr
+    assert peagle("list", "--format", "quiet").stdout == ""
+    assert not list(Path().rglob("*.jsonl"))
