@@ -12,9 +12,16 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.core.errors import ServiceFault, SpecError
+from peagle_sm.core.errors import NotFound, ServiceFault, SpecError
 from peagle_sm.local.paths import weights_dir
-from peagle_sm.measure.endpoint_arm import demand_mode, describe_url, is_url, look_at
+from peagle_sm.measure.endpoint_arm import (
+    choose_component,
+    demand_mode,
+    describe_url,
+    gpus_of,
+    is_url,
+    look_at,
+)
 from peagle_sm.measure.records import ArmRecord
 from tests.measure.bench.making import described
 
@@ -81,6 +88,51 @@ def test_a_server_of_something_else_is_told() -> None:
         describe_url(url)
     with pytest.raises(ServiceFault, match="nothing answers"):
         describe_url(url)
+
+
+class Components:
+    """A session whose endpoint has these components, of so many GPUs each."""
+
+    local_url = None
+
+    def __init__(self, **gpus: float | None) -> None:
+        self.gpus = gpus
+
+    def client(self, service: str) -> Components:
+        return self
+
+    def get_paginator(self, operation: str) -> Components:
+        return self
+
+    def paginate(self, **asked: Any) -> list[dict[str, Any]]:
+        return [{"InferenceComponents": [{"InferenceComponentName": name} for name in self.gpus]}]
+
+    def describe_inference_component(self, InferenceComponentName: str) -> dict[str, Any]:
+        count = self.gpus[InferenceComponentName]
+        needs = {} if count is None else {"NumberOfAcceleratorDevicesRequired": count}
+        return {"Specification": {"ComputeResourceRequirements": needs}}
+
+
+def component(place: Any, asked: str | None = None) -> str | None:
+    return choose_component(place, "demo", asked)
+
+
+def test_the_component_is_the_one_asked_for_or_the_one_that_is_clear() -> None:
+    assert component(Components()) is None
+    assert component(Components(other=1)) == "other"
+    assert component(Components(a=1, demo=1)) == "demo"
+    assert component(Components(a=1, b=1), "b") == "b"
+    with pytest.raises(SpecError, match="runs the inference components a, b"):
+        component(Components(a=1, b=1))
+    with pytest.raises(NotFound, match="no inference component 'c'; it has: a"):
+        component(Components(a=1), "c")
+    with pytest.raises(NotFound, match="it has: none"):
+        component(Components(), "c")
+
+
+def test_a_component_s_gpus_are_told_where_they_are_known() -> None:
+    place: Any = Components(a=2.0, b=None)
+    assert (gpus_of(place, "a"), gpus_of(place, "b")) == (2, None)
 
 
 def test_a_mode_is_demanded_or_taken_on_trust() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 
 from peagle_sm.aws import control
 from peagle_sm.aws.components import component_names
+from peagle_sm.aws.errors import aws_errors
 from peagle_sm.aws.prices import hourly
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError
@@ -69,18 +71,20 @@ def describe_endpoint(session: Session, name: str, *, component: str | None = No
             next_step=f"look at it, or bring it up: {remedy}",
         )
     price = hourly(session, row.instance_type, row.instance_count or 1)
+    asked = choose_component(session, name, component)
     arm = ArmRecord(
         name=name if component is None else f"{name}/{component}",
         mode=_mode(found),
         num_speculative_tokens=(found.speculative_config or {}).get("num_speculative_tokens"),
         endpoint=name,
-        component=component or _only_component(session, name),
+        component=asked,
         transport="sagemaker",
         instance_type=row.instance_type,
         instance_count=row.instance_count or 1,
         usd_per_hour=price.usd_per_hour,
         price_source=price.source,
         deployment=row.created_at.isoformat(timespec="seconds") if row.created_at else None,
+        gpus=None if asked is None else gpus_of(session, asked),
     )
     origin = {
         "spec_sha256": row.spec_hash,
@@ -177,19 +181,42 @@ def _mode(found: EndpointStatus) -> Mode:
     )
 
 
-def _only_component(session: Session, name: str) -> str | None:
-    """None for an endpoint that runs a model; else the component of its own name, or the only one."""
+def choose_component(session: Session, name: str, asked: str | None) -> str | None:
+    """The component asked for; else none where the endpoint runs a model, or its own, or the only one.
+
+    Raises:
+        NotFound: the endpoint has no such component.
+        SpecError: it has several, and which one to measure is not clear.
+    """
     found = component_names(session, name)
-    if not found or name in found:
-        return name if found else None
-    if len(found) == 1:
-        return found[0]
+    if asked is not None and asked not in found:
+        raise NotFound(
+            f"endpoint {name!r} has no inference component {asked!r}; it has: {', '.join(found) or 'none'}",
+            next_step="name one of its components with --component, or leave it out where it has none",
+            details={"found": asked, "allowed": list(found)},
+        )
+    if asked is not None or not found:
+        return asked
+    if name in found or len(found) == 1:
+        return name if name in found else found[0]
     raise SpecError(
         f"endpoint {name!r} runs the inference components {', '.join(found)}, and which one to measure is not"
         " clear",
         next_step=f"name one, for example --component {found[0]}",
         details={"components": list(found)},
     )
+
+
+def gpus_of(session: Session, component: str) -> int | None:
+    """How many GPUs one copy of a component has; None where that is not told."""
+    try:
+        with aws_errors("DescribeInferenceComponent", session.local_url):
+            told = session.client("sagemaker").describe_inference_component(InferenceComponentName=component)
+    except PeagleError:  # costs the price of a copy, not the measurement
+        return None
+    needs = told.get("Specification", {}).get("ComputeResourceRequirements", {})
+    count = needs.get("NumberOfAcceleratorDevicesRequired")
+    return None if count is None else math.ceil(count)
 
 
 def _served_model(url: str) -> dict[str, Any]:
