@@ -101,7 +101,7 @@ def run_managed(
             )
             facts, bundle = _measured(session, job, load, path, around)
             point, requests = _write(writer, bundle, described.arm, load, plan, workload)
-            notes += _notes(point, requests, bundle)
+            notes += _notes(facts, point, requests, bundle)
             told = _ended(described.arm, load, facts, point, bundle)
             around.progress(Event("done", told, load.label, facts.seconds or 0.0))
     return Outcome(path, read(path), (*workload.notes, *notes))
@@ -149,8 +149,12 @@ def _write(
     return point, requests
 
 
-def _notes(point: PointRecord, requests: Sequence[RequestRecord], bundle: Bundle) -> list[str]:
+def _notes(
+    facts: JobFacts, point: PointRecord, requests: Sequence[RequestRecord], bundle: Bundle
+) -> list[str]:
     found = [f"{point.load.label}: measured by AIPerf {bundle.version or 'of an unknown version'}"]
+    if facts.status == "Failed":
+        found.append(f"{point.load.label}: the job counts as failed: {facts.failure_reason}")
     times = Counter(record.prompt_id for record in requests if record.phase == "measured")
     again = sum(count - 1 for count in times.values())
     if again:

@@ -162,7 +162,8 @@ def _bundle(session: Session, facts: JobFacts, tell: Tell) -> Bundle:
     except PeagleError as error:
         raise _failed(facts, told if facts.status == "Failed" else f"{told}; {error.message}") from error
     if not bundle.profile or facts.status == "Stopped":
-        raise _failed(facts, f"{told}{_first_error(bundle)}")
+        first = _first_error(bundle)
+        raise _failed(facts, f"{told.splitlines()[0]} {first}" if first else told)
     if facts.status == "Failed":
         # AWS calls a job failed when more than 1% of its requests were; the rest is sound.
         tell(f"{told}; its figures are kept")
@@ -172,7 +173,7 @@ def _bundle(session: Session, facts: JobFacts, tell: Tell) -> Bundle:
 def _first_error(bundle: Bundle) -> str:
     errors = (row["error"] for row in bundle.requests if row.get("error"))
     first = next(errors, None)
-    return f"; its first failed request: {first.get('message')}" if first else ""
+    return f"Its first failed request: {first.get('message')}" if first else ""
 
 
 def _failed(facts: JobFacts, message: str) -> ServiceFault:
