@@ -59,9 +59,12 @@ class AnswerReader:
 
     def take(self, parts: Sequence[Timed]) -> bool:
         """Read parts, each with the time of its arrival; False once there is nothing more to wait for."""
-        if self.broken:
+        if self._error is not None:
             return False
-        payloads, problem = (parts, None) if self._frames is None else self._frames.feed(parts)
+        payloads = parts
+        problem: Exception | None = None
+        if self._frames is not None:
+            payloads, problem = self._frames.feed(parts)
         try:
             self._take(self._events.feed(payloads))
         except EventTooLarge as error:
