@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.spec import ENDPOINT_NAME, EndpointSpec, Mode
-from peagle_sm.measure.compare.modes import spec_of
+from peagle_sm.core.spec import EndpointSpec, Mode
+from peagle_sm.measure.compare.modes import MODES, spec_of
 
 #: Tells the plugin in container/plugins/peagle_runtime_k to take K from each request.
 RUNTIME_SWITCH = "PEAGLE_SM_RUNTIME_K"
 PREFIX = "tune"
+MOST_CHARACTERS = 63  #: of a name in SageMaker
 
 
 def parse_modes(text: str) -> tuple[Mode, ...]:
@@ -52,11 +53,14 @@ def arm_name(base: str, mode: str, k: int | None) -> str:
     Raises:
         SpecError: SageMaker does not take so long a name.
     """
-    stem = base.removesuffix(f"-{mode}")
+    stem = base
+    for ending in MODES:
+        stem = stem.removesuffix(f"-{ending}")
     name = "-".join([PREFIX, stem, mode, *([f"k{k}"] if k else [])])
-    if not ENDPOINT_NAME.fullmatch(name):
+    if len(name) > MOST_CHARACTERS:
         raise SpecError(
-            f"name: the tuning would deploy {name!r}, which has {len(name)} characters; allowed: 63.",
+            f"name: the tuning would deploy {name!r}, which has {len(name)} characters; "
+            f"allowed: {MOST_CHARACTERS}.",
             next_step="Give the spec a shorter name.",
         )
     return name

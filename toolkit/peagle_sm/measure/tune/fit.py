@@ -20,6 +20,9 @@ from peagle_sm.measure.tune.curve import Array, Curve, Prior, condition, from_ba
 from peagle_sm.measure.tune.reading import Reading
 
 
+LEAST_NOISE = 0.001  #: no clock and no set of prompts is better than that
+
+
 @dataclass(frozen=True)
 class Noise:
     """Relative standard deviations of one reading.
@@ -67,6 +70,7 @@ def fit(
         ValueError: no reading with speculation, or one above ``max_k``.
     """
     noise, shape = noise or Noise(), shape or Shape()
+    noise = Noise(max(noise.acceptance, LEAST_NOISE), max(noise.step, LEAST_NOISE))
     used = [reading for reading in readings if reading.k > 0]
     if not used or max(reading.k for reading in used) > max_k:
         raise ValueError("fit: needs readings with 1 <= k <= max_k")

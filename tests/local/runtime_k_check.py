@@ -1,0 +1,122 @@
+"""Run by the engine's Python: K by request against engines started with that K. Prints one JSON object.
+
+In one process, since importing vLLM takes longer than everything else here. The engines of the reference come
+first: once the plugin is installed, it is there for all that follow.
+"""
+
+import json
+import os
+import sys
+from typing import Any
+
+os.environ.update(
+    VLLM_ENABLE_V1_MULTIPROCESSING="0",
+    VLLM_CPU_OMP_THREADS_BIND="nobind",
+    VLLM_HOST_IP="127.0.0.1",
+    VLLM_LOGGING_LEVEL="ERROR",
+    VLLM_NO_USAGE_STATS="1",
+    HF_HUB_OFFLINE="1",
+    OMP_NUM_THREADS="1",
+    PEAGLE_SM_RUNTIME_K="",
+)
+
+from vllm import LLM, SamplingParams
+
+NAMES = ["total", "median", "merge", "parse", "walk", "flatten"]
+PROMPTS = [f"def {name}(values):\n    " for name in NAMES]
+MIXTURE = [7, 0, 3, 1, 9, None]
+TOKENS, LARGEST = 32, 9
+
+
+def start(weights: str, head: str | None, k: int = 0) -> LLM:
+    speculation = {
+        "method": "eagle3",
+        "model": f"{weights}/{head}",
+        "num_speculative_tokens": k,
+        "parallel_drafting": head == "p-eagle",
+    }
+    return LLM(
+        model=f"{weights}/target",
+        dtype="float32",
+        enforce_eager=True,
+        max_model_len=256,
+        max_num_seqs=8,
+        seed=0,
+        disable_log_stats=False,
+        enable_prefix_caching=False,
+        kv_cache_memory_bytes=64 << 20,
+        **({"speculative_config": speculation} if head else {}),
+    )
+
+
+def ask(llm: LLM, ks: list[Any], *, together: bool = False) -> tuple[list[list[int]], dict[str, Any]]:
+    """The tokens of each answer, and what the engine has counted meanwhile."""
+    before = counters(llm)
+    params = [
+        SamplingParams(
+            temperature=0,
+            max_tokens=TOKENS,
+            ignore_eos=True,
+            extra_args=None if k is None else {"num_speculative_tokens": k},
+        )
+        for k in ks
+    ]
+    if together:
+        answers = llm.generate(PROMPTS, params, use_tqdm=False)
+    else:
+        pairs = zip(PROMPTS, params, strict=True)
+        answers = [llm.generate([prompt], one, use_tqdm=False)[0] for prompt, one in pairs]
+    after = counters(llm)
+    return (
+        [list(answer.outputs[0].token_ids) for answer in answers],
+        {name: after[name] - before[name] for name in after},
+    )
+
+
+def counters(llm: LLM) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for metric in llm.get_metrics():
+        if "spec_decode" in metric.name and hasattr(metric, "values"):
+            found |= {f"accepted at {index}": value for index, value in enumerate(metric.values)}
+        elif "spec_decode" in metric.name:
+            found[metric.name] = metric.value
+    return found
+
+
+def refused(llm: LLM, k: Any) -> str:
+    try:
+        ask(llm, [k] * len(PROMPTS))
+    except Exception as error:
+        return str(error)
+    return ""
+
+
+def main(weights: str) -> None:
+    import peagle_runtime_k
+
+    plain, _ = ask(start(weights, None), [None] * len(PROMPTS))
+    heads = ("p-eagle", "eagle3")
+    real = {head: ask(start(weights, head, 7), [None] * len(PROMPTS)) for head in heads}
+    os.environ["PEAGLE_SM_RUNTIME_K"] = "1"
+    peagle_runtime_k.register()
+    peagle_runtime_k.register()  # vLLM does so in each of its processes
+    report: dict[str, Any] = {}
+    for head in heads:
+        llm = start(weights, head, LARGEST)
+        tokens, counted = ask(llm, [7] * len(PROMPTS))
+        mixed, _ = ask(llm, MIXTURE, together=True)
+        none, without = ask(llm, [0] * len(PROMPTS), together=True)
+        report[head] = {
+            "real": {name: value for name, value in real[head][1].items() if value},
+            "by request": {name: value for name, value in counted.items() if value},
+            "tokens": tokens == plain == real[head][0],
+            "mixture": mixed == plain,
+            "none": none == plain and not any(without.values()),
+            "refused": [refused(llm, k) for k in (LARGEST + 1, -1, "3", True)],
+            "afterwards": ask(llm, [3] * len(PROMPTS))[0] == plain,
+        }
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import pytest
+
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.measure.tune.arms import arm_spec, label, parse_label, parse_modes
+from peagle_sm.measure.tune.price import Bill, estimate
+
+
+def base(**more: object) -> EndpointSpec:
+    return EndpointSpec(**{"name": "tiny-p-eagle", "model": "tiny-code", **more})
+
+
+def test_each_arm_is_an_endpoint_of_its_own() -> None:
+    assert arm_spec(base(), "none", None).name == "tune-tiny-none"
+    made = arm_spec(base(), "eagle3", 5)
+    assert made.name == "tune-tiny-eagle3-k5"
+    assert (made.speculation.num_speculative_tokens, made.speculation.draft_head) == (5, "tiny-code-eagle3")
+    assert "PEAGLE_SM_RUNTIME_K" not in made.serving.env
+
+
+def test_the_engine_that_changes_k_is_asked_for_by_its_environment() -> None:
+    made = arm_spec(base(serving={"env": {"SM_VLLM_SEED": "1"}}), "p-eagle", 11, runtime=True)
+    assert made.name == "tune-tiny-p-eagle"
+    assert made.serving.env == {"SM_VLLM_SEED": "1", "PEAGLE_SM_RUNTIME_K": "1"}
+    assert made.speculation.num_speculative_tokens == 11
+
+
+def test_nothing_resizes_or_turns_off_an_arm_while_it_is_measured() -> None:
+    made = arm_spec(
+        base(hours="Mon-Fri 08:00-19:00 Europe/Berlin", autoscaling={"max_instances": 3}), "none", None
+    )
+    assert made.hours is None
+    assert made.autoscaling is None
+
+
+def test_a_name_that_grows_too_long_is_refused() -> None:
+    with pytest.raises(SpecError, match="allowed: 63"):
+        arm_spec(base(name="x" * 50), "p-eagle", 7)
+
+
+@pytest.mark.parametrize("text", ["", "none", "p-eagle,p-eagle", "medusa"])
+def test_modes_without_a_k_are_refused(text: str) -> None:
+    with pytest.raises(SpecError, match="--modes"):
+        parse_modes(text)
+
+
+def test_labels_are_read_back() -> None:
+    assert parse_modes("eagle3, p-eagle") == ("eagle3", "p-eagle")
+    assert parse_label(label("p-eagle", 7)) == ("p-eagle", 7)
+    assert parse_label(label("none", 0)) == ("none", 0)
+
+
+def price(**more: object) -> object:
+    fields: dict[str, object] = {
+        "modes": 1,
+        "concurrencies": (1, 8),
+        "max_k": 11,
+        "runtime": False,
+        "most_deployments": 3,
+        "rounds": 4,
+        "requests": 24,
+        "max_tokens": 128,
+        "usd_per_hour": 10.0,
+        "max_lifetime_hours": 8.0,
+        "local": False,
+    }
+    return estimate(**{**fields, **more})  # type: ignore[arg-type]
+
+
+def test_the_cost_is_told_with_a_bound() -> None:
+    found = estimate(
+        modes=1,
+        concurrencies=(1,),
+        max_k=11,
+        runtime=False,
+        most_deployments=3,
+        rounds=4,
+        requests=24,
+        max_tokens=128,
+        usd_per_hour=10.0,
+        max_lifetime_hours=8.0,
+        local=False,
+    )
+    assert (found.deployments, found.windows, found.most_usd) == (4, 4, 320.0)
+    assert found.usd is not None
+    assert 20 * found.minutes / 60 == pytest.approx(found.usd, abs=0.01)
+    assert "4 deployments, 4 windows" in found.words()
+    assert "never more than 320.00 USD" in found.words()
+
+
+def test_an_unknown_price_is_no_zero() -> None:
+    assert "nobody can say" in str(price(usd_per_hour=None).words())  # type: ignore[attr-defined]
+    assert "nothing is billed" in str(price(usd_per_hour=0.0, local=True).words())  # type: ignore[attr-defined]
+
+
+def test_the_bill_adds_up() -> None:
+    bill = Bill()
+    bill.add(1800, 10.0)
+    bill.add(3600, 2.0)
+    assert bill.total == 7.0
+    bill.add(1, None)
+    assert bill.total is None

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from peagle_sm.measure.tune.outcome import conclude
+from peagle_sm.measure.tune.reading import Reading
+from peagle_sm.measure.tune.side import Side
+from peagle_sm.measure.tune.strategy import by_deployments, every_k, in_one_engine, side_by_side
+from tests.measure.tune.reading_of import reading
+
+
+@dataclass
+class Known:
+    """A side with a best K of 5; every read is written down."""
+
+    asked: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def read(self, k: int, concurrency: int, block: int) -> Reading:
+        self.asked.append((k, concurrency, block))
+        step = 4.0 if k == 0 else 5.0 + 0.1 * k + (2.0 * (k - 5) if k > 5 else 0.0)
+        return reading(k, step_ms=step, concurrency=concurrency, block=block, first=0.9)
+
+
+def silent(message: str) -> None:
+    pass
+
+
+def test_one_engine_measures_every_k_and_then_the_best_ones_in_the_other_direction() -> None:
+    side, baseline = Known(), Known()
+    readings = in_one_engine(side, baseline, [1], 8, silent, rounds=4)
+    first = [k for k, _, block in side.asked if block == 0]
+    second = [k for k, _, block in side.asked if block == 1]
+    assert first == list(range(1, 9))
+    assert 5 in second
+    assert second == sorted(second, reverse=True)
+    assert len(second) < 8
+    assert {block for _, _, block in baseline.asked} == {block for _, _, block in side.asked}
+    assert conclude("p-eagle", readings, 8, deployments=1).choices[1].k == 5
+
+
+def test_deployments_come_one_after_the_other_and_end() -> None:
+    up: list[int] = []
+    gone: list[int] = []
+    side = Known()
+
+    @contextmanager
+    def bring(k: int) -> Iterator[Side]:
+        assert up == gone, "one at a time"
+        up.append(k)
+        yield side
+        gone.append(k)
+
+    baseline = Known()
+    readings, deployed = by_deployments(bring, baseline, [1, 4], 8, silent, most=3, beside=False)
+    assert deployed == 3
+    assert up == gone
+    assert len(baseline.asked) == 2  # once at each concurrency
+    result = conclude("p-eagle", readings, 8, deployments=deployed, levelled=False)
+    assert result.choices[1].k in (4, 5, 6)
+
+
+def test_a_shared_machine_measures_the_baseline_beside_each_deployment() -> None:
+    @contextmanager
+    def bring(k: int) -> Iterator[Side]:
+        yield Known()
+
+    baseline = Known()
+    by_deployments(bring, baseline, [1], 8, silent, most=3, beside=True)
+    assert [block for _, _, block in baseline.asked] == [0, 1, 2]
+
+
+def test_a_sweep_has_every_k_in_every_round() -> None:
+    side = Known()
+    every_k(side, [1, 4], 3, 2, silent, first_block=100)
+    assert side.asked == [
+        *[(k, 1, 100) for k in (1, 2, 3)],
+        *[(k, 1, 101) for k in (3, 2, 1)],
+        *[(k, 4, 100) for k in (1, 2, 3)],
+        *[(k, 4, 101) for k in (3, 2, 1)],
+    ]
+
+
+def test_arms_that_are_all_up_take_turns() -> None:
+    sides = {("none", 0): Known(), ("p-eagle", 3): Known(), ("p-eagle", 7): Known()}
+    told: list[str] = []
+    found = side_by_side(sides, [1], 2, told.append)
+    assert [(one.k, one.block) for one in found["p-eagle"]] == [(3, 0), (7, 0), (7, 1), (3, 1)]
+    assert [one.block for one in found["none"]] == [0, 1]
+    assert len(told) == 2
