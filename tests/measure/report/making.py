@@ -269,7 +269,7 @@ def stand_in(ratio: Interval = NO_DIFFERENCE) -> Results:
         )
         for mode in MODES
     )
-    points = tuple(point(each, closed(1), draw, rates[each.mode]) for each in arms)
+    points = tuple(replace(point(each, closed(1), draw, rates[each.mode]), usd=0.0) for each in arms)
     rows = (
         replace(comparison(arms[2], arms[1], closed(1)), ratio=ratio),
         replace(comparison(arms[2], arms[0], closed(1)), ratio=Interval(1.81, 1.7, 1.93)),

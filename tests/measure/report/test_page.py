@@ -200,3 +200,9 @@ def test_an_open_load_and_a_closed_one_have_charts_of_their_own() -> None:
     ids = {attributes.get("id") for _, attributes in outline.seen}
     assert {"otps-closed-w-t", "otps-open-w-t"} <= ids
     assert "2.5 req/s" in outline.text("th")
+
+
+def test_a_lead_that_is_not_shown_is_not_called_one(outline: Outline) -> None:
+    stand_in = Outline(html_page([making.stand_in()]))
+    assert "Highest rate measured: EAGLE-3 or P-EAGLE (no difference shown) at c=1." in stand_in.text("p")
+    assert "Highest rate measured: P-EAGLE at c=1 to c=64." in outline.text("p")

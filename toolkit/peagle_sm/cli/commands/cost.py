@@ -72,8 +72,8 @@ def cost(
     from peagle_sm.cli.pricing import pricing_for
     from peagle_sm.core.unit_cost import Demand
     from peagle_sm.measure.costs import Objective, cheapest, cost_rows, head_value
+    from peagle_sm.measure.report.files import read_files
     from peagle_sm.measure.report.merging import view_of
-    from peagle_sm.measure.report.reading import read_files
 
     if otps is not None and requests_per_s is not None:
         raise click.UsageError("--otps and --requests-per-s ask for the same thing twice; give one.")

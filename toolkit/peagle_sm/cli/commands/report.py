@@ -32,10 +32,10 @@ def report(
     from dataclasses import asdict
 
     from peagle_sm.cli.report_text import render_report
+    from peagle_sm.measure.report.files import read_files, write_page
     from peagle_sm.measure.report.markdown import markdown as as_markdown
     from peagle_sm.measure.report.merging import view_of
     from peagle_sm.measure.report.page import html_page
-    from peagle_sm.measure.report.reading import read_files
     from peagle_sm.measure.report.verdict import verdict
 
     results = read_files(files)
@@ -43,7 +43,7 @@ def report(
     for warning in view.warnings:
         note(state, f"warning: {warning}")
     if page is not None:
-        _write(page, html_page(results, title=title))
+        write_page(page, html_page(results, title=title))
         note(state, f"wrote {page}")
     if markdown:
         click.echo(as_markdown(results, title=title), nl=False)
@@ -58,22 +58,3 @@ def report(
         },
         names=[str(page)] if page else [],
     )
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all: a browser may have the old page open.
-
-    Raises:
-        SpecError: the place cannot be written to.
-    """
-    from peagle_sm.core.errors import SpecError
-
-    beside = path.with_name(f".{path.name}.new")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        raise SpecError(
-            f"--html {path}: {error.strerror}", next_step="name a place you may write to"
-        ) from error

@@ -53,6 +53,9 @@ def trust(view: View) -> str:
     ]
     failed = sum(count for point in points for count in point.errors.values())
     parts.append("No request failed." if not failed else f"{words.plural(failed, 'request')} failed.")
+    spent = sum(point.usd or 0.0 for point in points)
+    if spent:
+        parts.append(f"The measured windows cost {words.usd(spent)} USD.")
     return " ".join(parts)
 
 

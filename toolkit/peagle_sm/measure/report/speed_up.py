@@ -76,8 +76,8 @@ def _ratios(view: View, rows: Sequence[ComparisonRecord], caption: str, *, paire
         alike=any(row.compared_outputs for row in rows),
     )
     body = [_row(view, axis, row, columns) for row in rows]
-    words_ = range(int(columns.names) + int(columns.loads) + 1)
-    return table(columns.heads(axis), body, caption=caption, words=words_, titled=not paired)
+    left = range(int(columns.names) + int(columns.loads))
+    return table(columns.heads(axis), body, caption=caption, words=left, titled=not paired)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class _Columns:
     def heads(self, axis: IntervalAxis) -> list[Content]:
         found: list[Content] = ["arms"] if self.names else []
         found += ["load"] if self.loads else []
-        found += [axis.head(), "speed-up", "95% interval"]
+        found += ["speed-up", "95% interval", axis.head()]
         found += ["from acceptance", "from step time"] if self.split else []
         return [*found, "over", "answers alike"] if self.alike else [*found, "over"]
 
@@ -100,7 +100,7 @@ class _Columns:
 def _row(view: View, axis: IntervalAxis, row: ComparisonRecord, columns: _Columns) -> list[Content]:
     cells: list[Content] = [_names(view, row)] if columns.names else []
     cells += [row.load.label] if columns.loads else []
-    cells += [axis.cell(row.ratio, view.look(row.faster)), _figure(row), words.span(row.ratio)]
+    cells += [_figure(row), words.span(row.ratio), axis.cell(row.ratio, view.look(row.faster))]
     if columns.split:
         parts = (row.acceptance_ratio, row.step_time_ratio)
         cells += [words.DASH if part is None else words.ratio(part.value) for part in parts]
@@ -123,7 +123,7 @@ def _categories(view: View, row: ComparisonRecord) -> Safe:
     ranked = sorted(row.categories.items(), key=lambda item: -item[1].value)
     look = view.look(row.faster)
     body = [
-        [name, axis.cell(found, look), words.ratio(found.value), words.span(found)] for name, found in ranked
+        [name, words.ratio(found.value), words.span(found), axis.cell(found, look)] for name, found in ranked
     ]
     caption = f"{view.label(row.faster)} over {view.label(row.slower)} at {row.load.label}, by category"
     return table(

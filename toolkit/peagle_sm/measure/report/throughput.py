@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import groupby
 
 from peagle_sm.measure.records import Load
@@ -44,14 +45,26 @@ def _leaders(view: View) -> str:
             if not arm.control and (v := values(view, OTPS, arm.name, load))
         }
         if len(rates) > 1:
-            best.append((max(rates, key=lambda name: rates[name]), load))
+            best.append((_first(view, load, rates), load))
     if not best:
         return ""
     runs = [
-        (name, [load.label for _, load in group]) for name, group in groupby(best, key=lambda pair: pair[0])
+        (name, [load.label for _, load in group]) for name, group in groupby(best, key=lambda one: one[0])
     ]
     parts = [
-        f"{view.label(name)} at {labels[0] if len(labels) == 1 else f'{labels[0]} to {labels[-1]}'}"
+        f"{name} at {labels[0] if len(labels) == 1 else f'{labels[0]} to {labels[-1]}'}"
         for name, labels in runs
     ]
     return "Highest rate measured: " + ", then ".join(parts) + "."
+
+
+def _first(view: View, load: Load, rates: Mapping[str, float]) -> str:
+    """The fastest arm, and the next where a comparison tells no difference between the two."""
+    first, second = sorted(rates, key=lambda name: -rates[name])[:2]
+    alike = any(
+        {row.faster, row.slower} == {first, second} and row.load == load and not row.ratio.shown
+        for row in view.comparisons
+    )
+    if alike:
+        return f"{view.label(first)} or {view.label(second)} (no difference shown)"
+    return view.label(first)

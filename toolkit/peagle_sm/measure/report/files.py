@@ -1,4 +1,4 @@
-"""Results from what people have: results files, and pages that hold some."""
+"""Results from what people have (results files, and pages that hold some), and pages put on disk."""
 
 from __future__ import annotations
 
@@ -34,3 +34,21 @@ def _page(path: Path) -> list[Results]:
         raise SpecError(f"{path} is no report: it is not text", next_step="name a results file") from None
     except SpecError as error:
         raise SpecError(f"{path}: {error.message}", next_step=error.next_step) from error
+
+
+def write_page(path: Path, page: str) -> None:
+    """Write a page whole or not at all: a browser may have the old one open.
+
+    Raises:
+        SpecError: the place cannot be written to.
+    """
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(page, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        raise SpecError(
+            f"the report cannot be written to {path}: {error.strerror}",
+            next_step="name a place you may write to",
+        ) from error
