@@ -39,10 +39,11 @@ class IntervalAxis:
         for tick in sorted(self.ticks, key=lambda tick: (tick != 1.0, tick)):
             if all(abs(self.scale(tick) - self.scale(other)) >= _LABEL for other in shown):
                 shown.append(tick)
-        return _cell(*(self._label(tick) for tick in shown))
+        return _cell(*(self._label(tick, end=tick in (min(shown), max(shown))) for tick in shown))
 
-    def _label(self, tick: float) -> Safe:
-        kind = "tick one" if tick == 1 else "tick"
+    def _label(self, tick: float, *, end: bool) -> Safe:
+        # On a phone only 1 and the ends are kept: the others would touch.
+        kind = "tick one" if tick == 1 else "tick end" if end else "tick"
         return tag("text", words.axis(tick), x=self.scale(tick), y=20, class_=kind, text_anchor="middle")
 
     def cell(self, interval: Interval, look: Look) -> Safe:
