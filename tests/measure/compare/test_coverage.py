@@ -7,6 +7,8 @@ import random
 
 import pytest
 
+from peagle_sm.measure.compare.cells import Cell, add
+from peagle_sm.measure.compare.order import abba
 from peagle_sm.measure.compare.pairs import compare_cells
 from peagle_sm.measure.records import Interval
 from tests.measure.compare.simulating import World
@@ -72,3 +74,31 @@ def test_what_one_deployment_says_is_wrong_for_others() -> None:
     one = World(over_prompts=0.02, noise=0.01, over_deployments=0.03)
     covered = sum(found.low <= one.truth <= found.high for found in intervals(one, 100))
     assert covered < 50
+
+
+def windows(draws: random.Random, order: list[tuple[int, str]], gain: float) -> Interval:
+    """Windows of one machine whose speed wanders (a random walk of 3% a window); each jitters by 2%."""
+    cells: dict[str, dict[int, list[Cell]]] = {"A": {}, "B": {}}
+    wander = 0.0
+    for block, arm in order:
+        wander += draws.gauss(0, 0.03)
+        rate = 1000 * (gain if arm == "B" else 1.0) * math.exp(wander + draws.gauss(0, 0.02))
+        cells[arm].setdefault(block, []).append(Cell(rate * 10, 10.0, None, None))
+    summed = {arm: {block: add(some) for block, some in blocks.items()} for arm, blocks in cells.items()}
+    return compare_cells([summed["B"]], [summed["A"]]).rate
+
+
+def test_blocks_in_abba_order_cover_on_a_machine_that_wanders() -> None:
+    draws = random.Random(3)
+    found = [windows(draws, list(abba("AB", 6)), 1.05) for _ in range(TRIALS)]
+    assert sum(one.low <= 1.05 <= one.high for one in found) >= FEWEST
+    assert sum(math.log(one.high / one.low) / 2 for one in found) / TRIALS < 0.04
+
+
+def test_arms_measured_one_after_the_other_do_not() -> None:
+    """The same twelve windows each, but first all of one arm: why arms alternate."""
+    draws = random.Random(4)
+    order = [(block, arm) for arm in "AB" for block in range(6) for _ in range(2)]
+    found = [windows(draws, order, 1.05) for _ in range(100)]
+    assert sum(one.low <= 1.05 <= one.high for one in found) < 80
+    assert sum(math.log(one.high / one.low) / 2 for one in found) / 100 > 0.05, "and are less certain besides"

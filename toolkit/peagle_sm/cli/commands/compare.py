@@ -128,7 +128,9 @@ def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
     from peagle_sm.cli.progress import follower
     from peagle_sm.cli.spec_file import read_spec
     from peagle_sm.core.errors import PeagleError, SpecError
+    from peagle_sm.measure.compare.fleet import refuse_taken_names
     from peagle_sm.measure.compare.rounds import deployed_rounds
+    from peagle_sm.service.guarding import require_guard
 
     if texts:
         raise SpecError(
@@ -141,6 +143,9 @@ def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
     setup = _setup(workload, options)
     need_terminal(state, options["yes"], "peagle-sm plan")
     session = open_session(state, base.placement.region)
+    if not options["unguarded"]:
+        require_guard(session)
+    refuse_taken_names(session, [spec.name for one in specs for spec in one.values()])
     _show_price(state, session, specs, setup, options)
     names = ", ".join(spec.name for spec in specs[0].values())
     if not confirmed(state, f"Deploy {names}, measure and delete them?", options["yes"]):
