@@ -111,7 +111,7 @@ def _guides(guides: tuple[tuple[float, str, Look], ...], x: Scale, size: Size) -
     places: list[tuple[float, float]] = []
     for at, text, look in guides:
         place = x(at)
-        near = [row for other, row in places if abs(other - place) < 2 * frame.text_width(text)]
+        near = [row for other, row in places if abs(other - place) < 2 * frame.text_width(text) + 14]
         row = max(near, default=-1.0) + 1
         places.append((place, row))
         anchor = "end" if place > (x.start + x.end) / 2 else "start"
