@@ -69,8 +69,8 @@ class World:
         (stored,) = self.stored.items()
         assert stored[0] == "s3://bucket/out/j/output/output.tar.gz"
         with tarfile.open(fileobj=io.BytesIO(stored[1])) as tar:
-            files = [member for member in tar.getmembers() if member.isfile()]
-            return {member.name: tar.extractfile(member).read() for member in files}
+            files = {member.name: tar.extractfile(member) for member in tar.getmembers()}
+            return {name: file.read() for name, file in files.items() if file is not None}
 
     async def _python(self, tell: Any) -> Path:
         bin_ = self.directory / "bin"

@@ -94,6 +94,8 @@ class Cloud:
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     configs: dict[str, dict[str, Any]] = field(default_factory=dict)
     objects: dict[str, bytes] = field(default_factory=dict)
+    buckets: set[str] = field(default_factory=set)
+    model: dict[str, Any] | None = None
     calls: list[str] = field(default_factory=list)
     seconds: float = 0.0
     region_name: str = "us-east-1"
@@ -143,7 +145,7 @@ class Cloud:
         status = self.ends if ended else "InProgress"
         if job["stop"] is not None:
             status = "Stopped" if self.stops and self.seconds > job["stop"] else "Stopping"
-        answer = {"AIBenchmarkJobStatus": status, "OutputConfig": dict(job["OutputConfig"])}
+        answer: dict[str, Any] = {"AIBenchmarkJobStatus": status, "OutputConfig": dict(job["OutputConfig"])}
         if status in ("Completed", "Failed"):
             if self.output is not None:
                 uri = f"{job['OutputConfig']['S3OutputLocation']}{AIBenchmarkJobName}/output/output.tar.gz"
@@ -156,6 +158,26 @@ class Cloud:
     def stop_ai_benchmark_job(self, AIBenchmarkJobName: str) -> None:
         self._called("stop_job")
         self.jobs[AIBenchmarkJobName]["stop"] = self.seconds
+
+    def get_caller_identity(self) -> dict[str, str]:
+        return {"Account": "123456789012"}
+
+    def describe_endpoint(self, EndpointName: str) -> dict[str, Any]:
+        return {"EndpointArn": "arn", "EndpointStatus": "InService", "EndpointConfigName": EndpointName}
+
+    def describe_endpoint_config(self, EndpointConfigName: str) -> dict[str, Any]:
+        variant = {"VariantName": "v"} if self.model is None else {"VariantName": "v", "ModelName": "m"}
+        return {"EndpointConfigArn": "arn", "ProductionVariants": [variant]}
+
+    def describe_model(self, ModelName: str) -> dict[str, Any]:
+        return {"ModelArn": "arn", **(self.model or {})}
+
+    def head_bucket(self, Bucket: str, ExpectedBucketOwner: str) -> None:
+        if Bucket not in self.buckets:
+            raise error("404", status=404)
+
+    def create_bucket(self, Bucket: str) -> None:
+        self.buckets.add(Bucket)
 
     def put_object(self, Bucket: str, Key: str, Body: bytes) -> None:
         self.objects[f"s3://{Bucket}/{Key}"] = Body
