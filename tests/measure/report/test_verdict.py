@@ -117,3 +117,18 @@ def test_the_same_arm_in_two_files_is_one() -> None:
 def test_a_mode_that_was_not_measured() -> None:
     with pytest.raises(SpecError, match="no arm of mode eagle3 or none was measured; found: none"):
         view_of([making.verified()]).name_of("eagle3", "none")
+
+
+def test_an_endpoint_s_name_stays_as_it_is_written() -> None:
+    made = making.stand_in()
+    named = replace(made, comparisons=(), arms=tuple(replace(arm, mode="unknown") for arm in made.arms))
+    assert said(named) == "tiny-eagle3 wrote 301 tokens/s at c=1"
+    plain = replace(made, comparisons=(), points=made.points[:1])
+    assert said(plain) == "No speculation wrote 163 tokens/s at c=1"
+
+
+def test_a_run_that_was_cut_off_before_its_first_load_ended() -> None:
+    cut = replace(making.stand_in(), points=(), comparisons=())
+    found = verdict(view_of([cut]))
+    assert found.headline == "Nothing was measured"
+    assert "192 requests in the file, and no load was finished" in found.limits

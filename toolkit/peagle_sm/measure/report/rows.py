@@ -101,10 +101,12 @@ def best_k(view: View) -> Rows | None:
     return Rows(("mode", "load", "best K", "why"), rows, ("best K",))
 
 
-def checks(view: View) -> Rows | None:
-    """What verify found."""
+def checks(view: View, *, power: bool = True) -> Rows | None:
+    """What verify found; ``power`` adds what each check would have caught, which is long."""
     if not view.checks:
         return None
     said = {True: "passed", False: "FAILED", None: "not decided"}
-    rows = tuple((check.name, said[check.passed], check.summary, check.power) for check in view.checks)
-    return Rows(("check", "result", "found", "would be caught"), rows, ())
+    heads = ("check", "result", "found", "would be caught")
+    rows = [(check.name, said[check.passed], check.summary, check.power) for check in view.checks]
+    kept = len(heads) if power else len(heads) - 1
+    return Rows(heads[:kept], tuple(row[:kept] for row in rows), ())

@@ -68,7 +68,15 @@ def _verdict(view: View) -> Verdict:
     if view.withheld:
         reason = view.withheld[0].client.reason or "it was the bottleneck"
         return Verdict("Nothing to publish: the client could not keep up", "", (reason,))
-    return Verdict("Nothing was measured", "", ("the file holds no point, comparison, fit or check",))
+    sent = f"{words.plural(view.requests, 'request')} in the file, and no load was finished"
+    empty = "the file holds no point, comparison, fit or check"
+    return Verdict("Nothing was measured", "", (sent if view.requests else empty,))
+
+
+def _begun(text: str) -> str:
+    """As a sentence begins; an endpoint's own name stays as it is written."""
+    plain = words.MODE_NAMES["none"]
+    return text[0].upper() + text[1:] if text.startswith(plain) else text
 
 
 def _other_end(view: View, row: ComparisonRecord) -> str:
@@ -88,7 +96,7 @@ def claim(view: View, row: ComparisonRecord) -> str:
     kind = "open" if not row.ratio.shown else "faster" if row.ratio.value > 1 else "slower"
     a, b = view.label(row.faster), view.label(row.slower)
     said = _CLAIMS[kind].format(a=a, b=b, ratio=words.ratio(row.ratio.value))
-    said = said[0].upper() + said[1:]
+    said = _begun(said)
     figure = f"{words.ratio(row.ratio.value)} " if kind == "open" else ""
     return f"{said}{':' if kind == 'open' else ''} {figure}{words.span(row.ratio)} at {row.load.label}"
 
@@ -150,7 +158,7 @@ def _of_points(view: View) -> Verdict:
         limits.append(f"temperature {temperature:g}")
     if len({each.arm for each in view.points}) > 1:
         limits.append("no interval: `peagle-sm compare` measures one")
-    headline = f"{label[0].upper()}{label[1:]} wrote {figure} at {point.load.label}"
+    headline = f"{_begun(label)} wrote {figure} at {point.load.label}"
     return Verdict(headline, figure, tuple(limits))
 
 
