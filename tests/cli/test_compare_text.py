@@ -1,0 +1,48 @@
+"""What `compare` says of an interval."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from peagle_sm.cli.compare_text import render_outcome, verdict
+from peagle_sm.measure.compare.run import Outcome
+from peagle_sm.measure.records import ClientHealth, Header, Interval
+from peagle_sm.measure.result_file import Results
+from tests.measure.compare.test_notes import ARM, FINE, SLOW, comparison, point
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "more", "said"),
+    [
+        (1.1, 1.3, {}, "p-eagle is faster"),
+        (0.8, 0.9, {}, "none is faster"),
+        (0.95, 1.0526, {}, "no difference shown (+-5.3%; +-2% takes about 61 prompts)"),
+        (0.99, 1.0101, {}, "no difference shown (+-1.0%)"),
+        (0.99, 1.01, {"control": True}, "1, as it should be"),
+        (1.01, 1.02, {"control": True}, "differs from 1: see the note"),
+    ],
+)
+def test_verdicts(low: float, high: float, more: dict[str, bool], said: str) -> None:
+    assert verdict(comparison(low, high, **more)) == said
+
+
+@pytest.mark.parametrize(("client", "latency"), [(FINE, "-"), (SLOW, "withheld")])
+def test_the_whole_of_it(client: ClientHealth, latency: str) -> None:
+    header = Header("run", "compare", {}, {}, stand_in_weights=True)
+    row = comparison(1.1, 1.3, deployments=1, categories={"code": Interval(1.2, 0.9, 1.5)})
+    results = Results(header, arms=(ARM,), points=(point(client),), comparisons=(row,))
+    text = render_outcome(Outcome(Path("r.jsonl"), results, ("mind this",)))
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert lines[1] == f"c=1 p-eagle p-eagle 7 9 0 1.0 - {latency} {latency}"
+    assert lines[4] == (
+        "c=1 p-eagle over none 1.200 [1.100, 1.300] over 9 prompts, this deployment only - - p-eagle is faster"
+    )
+    assert lines[8] == "c=1 p-eagle over none code 1.200 [0.900, 1.500] no difference shown"
+    assert lines[10:] == [
+        "note: mind this",
+        "note: small stand-in weights on a CPU: these ratios say nothing of a GPU",
+        "",
+        "results: r.jsonl",
+    ]
