@@ -39,7 +39,7 @@ def test_the_price_is_that_of_all_arms_for_all_deployments(plan: Plan) -> None:
     found = estimate([plan, plan, plan], setup, arms=4, deployments=2)
     assert found.usd_per_hour == pytest.approx(3 * plan.usd_per_hour)
     assert found.minutes == pytest.approx(2 * (15 + minutes_of(setup, 4)))
-    assert found.usd == pytest.approx(found.usd_per_hour * found.minutes / 60)
+    assert found.usd == pytest.approx(3 * plan.usd_per_hour * found.minutes / 60)
     assert found.most_usd == pytest.approx(2 * 3 * plan.max_usd)
     assert found.price_sources == (plan.price_source,)
 
