@@ -29,7 +29,9 @@ _NAMES = "greedy,sampled,logprobs,stop-strings,seeds,streaming,json-schema,tool-
 @click.option(
     "--workload", default="humaneval", show_default=True, help="As `bench` takes it: a name, or a file."
 )
-@click.option("--prompts", type=click.IntRange(min=1), help="How many prompts.  [default: 164; --quick: 32]")
+@click.option(
+    "--prompts", type=click.IntRange(min=1), help="How many prompts.  [default: up to 164; --quick: up to 32]"
+)
 @click.option(
     "--max-tokens", type=click.IntRange(min=2), help="Of a greedy answer.  [default: 256; --quick: 96]"
 )
@@ -80,7 +82,8 @@ def verify(
     wanted = _chosen(checks)
     chosen = setup.QUICK if quick else Options()
     options = replace(chosen, max_tokens=max_tokens or chosen.max_tokens, concurrency=concurrency, seed=seed)
-    source, bodies = setup.load_prompts(workload, _count(prompts, quick, workload), seed)
+    at_most = setup.QUICK_PROMPTS if quick else setup.PROMPTS
+    source, bodies = setup.load_prompts(workload, prompts, seed, at_most)
     session = None if is_url(endpoint) and is_url(baseline) else open_session(state)
     plain = setup.open_side(session, baseline, baseline_component)
     setup.demand_plain(plain.described)
@@ -140,17 +143,6 @@ def _chosen(checks: str | None) -> tuple[str, ...]:
             next_step="correct the names, or leave --checks out for all of them",
         )
     return tuple(name for name in known if name in asked)
-
-
-def _count(prompts: int | None, quick: bool, workload: str) -> int | None:
-    """HumanEval has 164; of any other workload all prompts, unless a number is given."""
-    from peagle_sm.measure.verify.setup import PROMPTS, QUICK_PROMPTS
-
-    if prompts is not None:
-        return prompts
-    if quick:
-        return QUICK_PROMPTS
-    return PROMPTS if workload == "humaneval" else None
 
 
 def _announce(state: State, mine: Side, plain: Side, tokens: int) -> None:

@@ -21,8 +21,8 @@ def judge_logprobs(candidate: Sequence[Scored], baseline: Sequence[Scored]) -> V
 
     ``answer.logprobs`` is what the engine reported, ``logprobs`` what the baseline scored. Faults: an entry
     too many or too few; an error above the tolerance, max(0.01, 3 x the largest error of the baseline's
-    own reports); a mean error, with its sign, other than the baseline's (self-normalised over answers), if it is
-    above 0.001 nats. Sizes of errors are not compared: other kernels may err by more, to either side.
+    own reports); a mean error, with its sign, other than the baseline's (self-normalised over answers), if it
+    is above 0.001 nats. Sizes of errors are not compared: other kernels may err by more, to either side.
     """
     if not any(one.answer.logprobs for one in baseline):
         return undecided("the baseline reports no log-probabilities")

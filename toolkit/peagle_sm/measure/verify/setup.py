@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -70,10 +70,15 @@ def demand_plain(baseline: Described) -> None:
 
 
 def load_prompts(
-    name: str, count: int | None, seed: int
+    name: str, count: int | None, seed: int, at_most: int = PROMPTS
 ) -> tuple[Workload, list[tuple[str, Mapping[str, Any]]]]:
-    """The workload and the (id, body) of each of its prompts; errors as `load_workload`."""
+    """The workload and the (id, body) of each of its prompts; errors as `load_workload`.
+
+    ``count`` None: all that there are, but no more than ``at_most``.
+    """
     workload = load_workload(name, seed=seed, count=count, first_turn_only=True)
+    if count is None and len(workload.items) > at_most:
+        workload = replace(workload, items=workload.items[:at_most])
     return workload, [(item.prompt_id, item.body) for item in workload.items]
 
 

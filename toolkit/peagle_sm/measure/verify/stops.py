@@ -100,7 +100,7 @@ def _unsaid(answer: Answer, stop: str) -> list[str]:
 
 
 def choose_stop(text: str, place: float) -> str | None:
-    """A piece of ``text`` of 3 to 6 characters that occurs there first, at ``place`` (0 to 1) or else earlier.
+    """A piece of ``text``, 3 to 6 characters, that occurs there first: at ``place`` (0 to 1) or else earlier.
 
     It may begin in the middle of a word, so that it spans tokens. None: no such piece, as in an answer that
     repeats itself from the start.

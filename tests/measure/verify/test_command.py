@@ -1,0 +1,119 @@
+"""`peagle-sm verify` against toy engines over plain HTTP: each fault ends in the check that covers it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peagle_sm.measure.result_file import read
+from tests.cli.running import run
+from tests.measure.verify.toy_vllm import serving
+
+WORDS = [
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "epsilon",
+    "zeta",
+    "eta",
+    "theta",
+    "iota",
+    "kappa",
+    "lambda",
+    "mu",
+]
+ALL = ["greedy", "sampled", "logprobs", "stop-strings", "seeds", "streaming"]
+ALL += ["json-schema", "tool-calls", "long-context"]
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    path = tmp_path / "prompts.jsonl"
+    rows = [{"id": f"{a}-{n}", "prompt": f"{a} {n} {a[::-1]}"} for n in range(2) for a in WORDS]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def verify(prompts: Path, fault: str, *options: str) -> tuple[int, dict[str, Any], str]:
+    with serving() as (baseline, _), serving(fault) as (candidate, _):
+        words = ("--workload", str(prompts), "--quick", "--max-tokens", "32", "--format", "json", *options)
+        done = run("verify", candidate, "--baseline", baseline, *words)
+    document = json.loads(done.stdout) if done.stdout.strip() else {}
+    return done.exit_code, document, done.stderr
+
+
+def results(document: dict[str, Any]) -> dict[str, bool | None]:
+    return {check["name"]: check["passed"] for check in document["checks"]}
+
+
+def test_a_sound_engine_passes_every_check_and_the_file_says_so(prompts: Path, tmp_path: Path) -> None:
+    out = tmp_path / "verify.jsonl"
+    code, document, stderr = verify(prompts, "", "--out", str(out))
+    assert (code, document["passed"]) == (0, True), (document, stderr)
+    assert results(document) == dict.fromkeys(ALL, True)
+    assert all(check["power"] for check in document["checks"])
+    written = read(out)
+    assert [check.name for check in written.checks] == ALL
+    assert written.header.command == "verify"
+    assert [arm.transport for arm in written.arms] == ["http", "http"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "check"),
+    [
+        ("runner-up", "greedy"),
+        ("hot", "sampled"),
+        ("logprobs", "logprobs"),
+        ("leaks", "stop-strings"),
+        ("forgets seeds", "seeds"),
+        ("loses chunks", "streaming"),
+        ("broken json", "json-schema"),
+        ("broken json", "tool-calls"),
+        ("no tools", "tool-calls"),
+        ("late", "long-context"),
+    ],
+)
+def test_each_fault_fails_the_check_that_covers_it(prompts: Path, fault: str, check: str) -> None:
+    code, document, stderr = verify(prompts, fault, "--checks", check)
+    assert (code, results(document)) == (12, {check: False}), stderr
+    assert document["checks"][0]["examples"]
+    assert "OutputsDiffer" in stderr
+
+
+def test_what_the_baseline_cannot_do_is_undecided_and_never_a_pass(prompts: Path) -> None:
+    with serving("no tools") as (baseline, _), serving("no tools") as (candidate, _):
+        words = ("--workload", str(prompts), "--prompts", "4", "--quick")
+        words += ("--checks", "tool-calls,json-schema")
+        done = run("verify", candidate, "--baseline", baseline, *words)
+        allowed = run("verify", candidate, "--baseline", baseline, *words, "--allow-undecided")
+    assert done.exit_code == 13, done.stderr
+    assert "undecided  could not be decided: the baseline refuses the request" in done.stdout
+    assert "--tool-call-parser" in done.stdout
+    assert "--allow-undecided" in done.stderr
+    assert allowed.exit_code == 0
+
+
+def test_an_engine_that_dies_in_a_check_is_told_with_the_check(prompts: Path, tmp_path: Path) -> None:
+    out = tmp_path / "verify.jsonl"
+    words = ("--checks", "greedy,json-schema,tool-calls", "--out", str(out))
+    code, _, stderr = verify(prompts, "dies at json", *words)
+    assert code == 6
+    assert "stopped answering during the check 'json-schema'" in stderr
+    assert [check.name for check in read(out).checks] == ["greedy"]
+
+
+def test_a_check_that_does_not_exist_is_refused_before_anything_is_asked(prompts: Path) -> None:
+    with serving() as (url, engine):
+        done = run("verify", url, "--baseline", url, "--workload", prompts, "--checks", "greedy,speed")
+    assert (done.exit_code, engine.asked) == (2, 0)
+    assert "found speed; allowed: greedy, sampled" in done.stderr
+
+
+def test_nothing_at_the_address_is_told(prompts: Path) -> None:
+    done = run("verify", "http://127.0.0.1:9", "--baseline", "http://127.0.0.1:9", "--workload", prompts)
+    assert done.exit_code == 6
+    assert "nothing answers" in done.stderr

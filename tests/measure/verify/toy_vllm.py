@@ -1,0 +1,218 @@
+"""A toy engine with vLLM's answers: a language model of 64 tokens, over plain HTTP, with faults to choose.
+
+The next token's logits depend on the last two tokens only, by a hash. Token 0 ends an answer; token t >= 1 is
+written as two characters. Everything verify asks for is there: token ids, log-probabilities, prompt
+log-probabilities, stop strings, seeds, streams, JSON by schema, tool calls, the context's limit.
+
+Faults: `runner-up` (greedy takes the second best now and then), `hot` (samples at temperature 1.6), `forgets
+seeds`, `leaks` (stop strings stay), `loses chunks`, `logprobs` (reported too high), `broken json`, `no tools`
+(refuses), `late` (wrong beyond 300 tokens), `dies at json`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import accumulate
+from typing import Any
+
+VOCABULARY, CONTEXT, END = 64, 512, 0
+LETTERS = "abcdefghijklmnop"
+
+
+def word(token: int) -> str:
+    return LETTERS[token // 16] + LETTERS[token % 16]
+
+
+@lru_cache(maxsize=65536)
+def logprobs(last: int, before: int) -> tuple[float, ...]:
+    digest = hashlib.shake_128(f"{last}/{before}".encode()).digest(2 * VOCABULARY)
+    logits = [int.from_bytes(digest[2 * t : 2 * t + 2]) / 65536 * 9 for t in range(VOCABULARY)]
+    logits[END] -= 5
+    whole = math.log(sum(math.exp(value) for value in logits))
+    return tuple(value - whole for value in logits)
+
+
+@lru_cache(maxsize=65536)
+def ranking(row: tuple[float, ...]) -> tuple[int, ...]:
+    return tuple(sorted(range(VOCABULARY), key=lambda token: -row[token]))
+
+
+@lru_cache(maxsize=65536)
+def shares(row: tuple[float, ...], heat: float) -> tuple[float, ...]:
+    return tuple(accumulate(math.exp(value / heat) for value in row))
+
+
+class Engine:
+    def __init__(self, fault: str = "") -> None:
+        self.fault = fault
+        self.asked = 0
+        self.dead = False
+
+    def tokens_of(self, body: Mapping[str, Any]) -> list[int]:
+        prompt = body.get("prompt")
+        if prompt is None:
+            prompt = "".join(message["content"] for message in body["messages"])
+        return [1 + ord(c) % 63 for c in prompt] if isinstance(prompt, str) else list(prompt)
+
+    def choose(self, row: tuple[float, ...], body: Mapping[str, Any], rng: random.Random, length: int) -> int:
+        ranked = sorted(range(VOCABULARY), key=lambda token: -row[token])
+        if body.get("temperature", 1.0) == 0:
+            wrong = (self.fault == "runner-up" and length % 17 == 0) or (
+                self.fault == "late" and length > 300
+            )
+            return ranked[1] if wrong and ranked[1] != END else ranked[0]
+        heat = 1.6 if self.fault == "hot" else 1.0
+        return rng.choices(range(VOCABULARY), [math.exp(value / heat) for value in row])[0]
+
+    def answer(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The whole answer; `_chunks` holds (text, ids) for a stream."""
+        prompt = self.tokens_of(body)
+        room = CONTEXT - len(prompt)
+        if body["max_tokens"] > CONTEXT or room < 1:
+            raise ValueError(f"This model's maximum context length is {CONTEXT} tokens.")
+        demanded = self.demanded(body)
+        if demanded is not None:
+            return demanded
+        seed = body.get("seed")
+        rng = random.Random(None if seed is None or self.fault == "forgets seeds" else seed)
+        ids: list[int] = []
+        reason, stop_reason, text = "length", None, ""
+        for _ in range(min(body["max_tokens"], room)):
+            so_far = [*prompt[-2:], *ids]
+            row = logprobs(so_far[-1], so_far[-2] if len(so_far) > 1 else 0)
+            ids.append(self.choose(row, body, rng, len(prompt) + len(ids)))
+            if ids[-1] == END:
+                reason = "stop"
+                break
+            text += word(ids[-1])
+            stop = next((s for s in body.get("stop") or () if s in text), None)
+            if stop is not None:
+                at = text.find(stop)
+                keep = len(stop) if body.get("include_stop_str_in_output") else 0
+                text = text[: at + keep + (2 if self.fault == "leaks" else 0)]
+                reason, stop_reason = "stop", stop
+                break
+        choice: dict[str, Any] = {"index": 0, "finish_reason": reason, "stop_reason": stop_reason}
+        choice |= {"text": text, "token_ids": ids, "prompt_token_ids": prompt}
+        if body.get("logprobs"):
+            choice["logprobs"] = self.reported(prompt, ids)
+        if body.get("prompt_logprobs"):
+            choice["prompt_logprobs"] = self.scored(prompt)
+        return {"choices": [choice], "usage": {"completion_tokens": len(ids)}}
+
+    def demanded(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
+        schema = body.get("response_format")
+        if schema is None and not body.get("tools"):
+            return None
+        message: dict[str, Any] = {"content": None}
+        value = json.dumps({"colour": "red", "urgent": True, "size": 2})
+        if self.fault == "broken json":
+            value = value[:-1]
+        if schema is not None:
+            self.dead = self.dead or self.fault == "dies at json"
+            enum = schema["json_schema"]["schema"].get("enum")
+            message["content"] = json.dumps(enum[0]) if enum else value
+        elif self.fault == "no tools":
+            raise ValueError("tool choice requires --tool-call-parser to be set")
+        else:
+            message["tool_calls"] = [{"function": {"name": "record_choice", "arguments": value}}]
+        return {"choices": [{"message": message, "finish_reason": "stop"}], "usage": {"completion_tokens": 9}}
+
+    def reported(self, prompt: list[int], ids: list[int]) -> dict[str, Any]:
+        told: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": []}
+        for at, token in enumerate(ids):
+            so_far = [*prompt, *ids[:at]]
+            row = logprobs(so_far[-1], so_far[-2])
+            shift = 0.05 if self.fault == "logprobs" else 0.0
+            best = ranking(row)[:2]
+            told["tokens"].append(f"token_id:{token}")
+            told["token_logprobs"].append(row[token] + shift)
+            told["top_logprobs"].append({f"token_id:{t}": row[t] + shift for t in {*best, token}})
+        return told
+
+    def scored(self, prompt: list[int]) -> list[Any]:
+        entries: list[Any] = [None]
+        for at in range(1, len(prompt)):
+            row = logprobs(prompt[at - 1], prompt[at - 2] if at > 1 else 0)
+            ranked = ranking(row)
+            shown = dict.fromkeys([*ranked[:2], prompt[at]])
+            entries.append({str(t): {"logprob": row[t], "rank": 1 + ranked.index(t)} for t in shown})
+        return entries
+
+    def events(self, answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        choice = answer["choices"][0]
+        message = choice.get("message")
+        if message is not None:
+            calls = [{"index": 0, **call} for call in message.get("tool_calls") or ()]
+            yield {"choices": [{"delta": {"content": message["content"], "tool_calls": calls}}]}
+        text, ids = choice.get("text", ""), choice.get("token_ids") or []
+        for at in range(0, len(ids), 3):
+            if self.fault == "loses chunks" and at == 6:
+                continue
+            end = len(text) if at + 3 >= len(ids) else 2 * at + 6
+            yield {"choices": [{"text": text[2 * at : end], "token_ids": ids[at : at + 3]}]}
+        last = {
+            "finish_reason": choice["finish_reason"],
+            "stop_reason": choice.get("stop_reason"),
+            "text": "",
+        }
+        yield {"choices": [last]}
+        yield {"choices": [], "usage": answer["usage"]}
+
+
+@contextmanager
+def serving(fault: str = "") -> Iterator[tuple[str, Engine]]:
+    """The URL of a toy engine, and the engine."""
+    engine = Engine(fault)
+
+    class Handler(BaseHTTPRequestHandler):
+        wbufsize = -1  # one packet an answer
+
+        def do_GET(self) -> None:
+            self.send(200, {"data": [{"id": "toy", "max_model_len": CONTEXT}]})
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            engine.asked += 1
+            if engine.dead:
+                self.send(500, {"error": {"message": "EngineDeadError"}})
+                return
+            try:
+                answer = engine.answer(body)
+            except ValueError as error:
+                self.send(400, {"error": {"message": str(error)}})
+                return
+            if not body.get("stream"):
+                self.send(200, answer)
+                return
+            events = [f"data: {json.dumps(event)}\n\n" for event in engine.events(answer)]
+            self.send(200, "".join([*events, "data: [DONE]\n\n"]))
+
+        def send(self, status: int, content: Any) -> None:
+            raw = (content if isinstance(content, str) else json.dumps(content)).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", engine
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
