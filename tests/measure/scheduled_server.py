@@ -112,6 +112,9 @@ class Server:
         if method == "GET":
             self._look(connection, parts.path, parse_qs(parts.query))
             return
+        if method != "POST":  # HEAD, by clients that look whether somebody is there
+            connection.whole(200, b"")
+            return
         body = json.loads(raw)
         self.truth.requests += 1
         script = body.get("scheduled") or {}

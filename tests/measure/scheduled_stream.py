@@ -44,6 +44,8 @@ class Truth:
         self.at = array("d")
         self.tokens = array("l")
         self.gap_ms = array("d")
+        self.began = array("d")
+        self.ttft_ms = array("d")
         self.requests = self.drafts = self.accepted = 0
         self.per_position: list[int] = []
 
@@ -52,16 +54,21 @@ class Truth:
         self.tokens.append(tokens)
         self.gap_ms.append(-1.0 if before is None else (at - before) * 1000)
 
+    def first(self, at: float, asked: float) -> None:
+        self.began.append(asked)
+        self.ttft_ms.append((at - asked) * 1000)
+
     def between(self, since: float, until: float) -> dict[str, Any]:
-        rows = [n for n, at in enumerate(self.at) if since <= at <= until]
-        gaps = sorted(self.gap_ms[n] for n in rows if self.gap_ms[n] >= 0)
+        rows = [n for n, at in enumerate(self.at) if since < at <= until]
+        asked = [n for n, at in enumerate(self.began) if since <= at <= until]
         return {
             "tokens": sum(self.tokens[n] for n in rows),
             "chunks": len(rows),
             "requests": self.requests,
-            "gap_p50_ms": gaps[len(gaps) // 2] if gaps else None,
-            "gap_p99_ms": gaps[int(0.99 * (len(gaps) - 1))] if gaps else None,
-            "gap_mean_ms": sum(gaps) / len(gaps) if gaps else None,
+            "first_request_at": min((self.began[n] for n in asked), default=None),
+            "last_chunk_at": max((self.at[n] for n in rows), default=None),
+            "gap_ms": _spread([self.gap_ms[n] for n in rows if self.gap_ms[n] >= 0]),
+            "ttft_ms": _spread([self.ttft_ms[n] for n in asked]),
         }
 
     def accept(self, accepted: int, k: int) -> None:
@@ -84,6 +91,14 @@ class Truth:
         for place, count in enumerate(self.per_position):
             lines.append(f'{name}{{engine="0",model_name="scheduled",position="{place}"}} {count:.1f}')
         return "\n".join(lines) + "\n"
+
+
+def _spread(values: list[float]) -> dict[str, float] | None:
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    at = {f"p{share}": ordered[round(share / 100 * (len(ordered) - 1))] for share in (50, 95, 99)}
+    return {**at, "mean": sum(ordered) / len(ordered)}
 
 
 class Stream:
@@ -116,6 +131,7 @@ class Stream:
         self.histogram = [0] * (len(self.survival) + 1)
         self.written = self.chunks = 0
         self.last: float | None = None
+        self.asked = time.perf_counter()
 
     def step(self) -> bool:
         """Write the next chunk; False when the answer is over."""
@@ -142,6 +158,8 @@ class Stream:
         self._write(data)
         now = time.perf_counter()
         self.truth.wrote(now, tokens, self.last)
+        if self.last is None:
+            self.truth.first(now, self.asked)
         self.last = now
         self.chunks += 1
         if over:

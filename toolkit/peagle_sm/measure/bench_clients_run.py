@@ -1,0 +1,278 @@
+"""One client, one load, one fresh server: what the client says, and what the server knows."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from peagle_sm.core.errors import EngineError, SpecError
+from peagle_sm.local.aiperf_env import aiperf_version, ensure_aiperf
+from peagle_sm.local.engine_env import engine_version, ensure_engine
+from peagle_sm.local.paths import weights_dir
+from peagle_sm.measure.load import (
+    HttpTarget,
+    LoadOptions,
+    SageMakerTarget,
+    Target,
+    WorkItem,
+    drive_load,
+    run_quietly,
+)
+from peagle_sm.measure.points import make_point
+from peagle_sm.measure.provenance import load_now
+from peagle_sm.measure.records import Load
+
+MAX_TOKENS = 128  #: answers end by themselves at 65 to 128 tokens
+_TIMEOUT_S = 600
+
+
+def requests_for(concurrency: int) -> int:
+    """Enough for some seconds at full load, and for at least 5 a place."""
+    return max(12, 5 * concurrency, 160 if concurrency > 1 else 0)
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a client publishes, and the stretch of CLOCK_MONOTONIC that it speaks of."""
+
+    since: float
+    until: float
+    otps: float
+    itl_p99_ms: float
+    ttft_p99_ms: float
+    errors: int
+    cpu_us_per_chunk: float | None = None
+    lag_p99_ms: float | None = None
+    whole_run: bool = True  #: tokens by the time from the first request to the last chunk; else of the window
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A client's figures beside the server's; ``load`` is the machine's 1-minute load average."""
+
+    client: str
+    concurrency: int
+    said: Said
+    otps: float
+    itl_p99_ms: float
+    ttft_p99_ms: float
+    load: float
+
+    @property
+    def otps_error(self) -> float:
+        """The client's OTPS over the server's own, less 1."""
+        return self.said.otps / self.otps - 1
+
+    @property
+    def itl_error(self) -> float:
+        """The client's ITL p99 over the true one, less 1."""
+        return self.said.itl_p99_ms / self.itl_p99_ms - 1
+
+    @property
+    def line(self) -> str:
+        """For progress."""
+        cpu = "" if self.said.cpu_us_per_chunk is None else f", {self.said.cpu_us_per_chunk:.1f} us/chunk"
+        return (
+            f"{self.client}: OTPS {self.otps_error:+.2%}, ITL p99 {self.said.itl_p99_ms:.1f} ms"
+            f" ({self.itl_error:+.1%}){cpu}; load {self.load:.1f}"
+        )
+
+
+class Bench:
+    """The clients that there are, and how to run each."""
+
+    def __init__(self, server: str, gap_ms: float, say: Callable[[str], None], only: Sequence[str]) -> None:
+        """Build the environments that are needed; ``only`` these clients, or all.
+
+        Raises:
+            SpecError: there is no client of that name.
+            EngineError: an environment cannot be built.
+        """
+        self._server = server
+        self._gap_ms = gap_ms
+        runners: dict[str, Callable[[str, int], Said]] = {
+            "ours (HTTP)": lambda url, places: _ours(HttpTarget(url), places),
+            "ours (SageMaker)": lambda url, places: _ours(_sagemaker(url), places),
+            "vllm bench serve": self._vllm,
+            "aiperf": self._aiperf,
+        }
+        unknown = set(only) - set(runners)
+        if unknown:
+            raise SpecError(
+                f"clients: found {', '.join(sorted(unknown))}; allowed: {', '.join(runners)}.",
+                next_step="Correct --clients.",
+            )
+        self._runners = {name: run for name, run in runners.items() if not only or name in only}
+        self.versions = {"aiohttp": metadata.version("aiohttp"), "uvloop": metadata.version("uvloop")}
+        if "vllm bench serve" in self._runners:
+            self._engine = ensure_engine(say)
+            self.versions["vllm"] = engine_version()
+        if "aiperf" in self._runners:
+            self._aiperf_python = ensure_aiperf(say)
+            self.versions["aiperf"] = aiperf_version()
+
+    @property
+    def names(self) -> list[str]:
+        """The clients, ours first."""
+        return list(self._runners)
+
+    def read(self, name: str, concurrency: int) -> Reading:
+        """Run one client against a server of its own.
+
+        Raises:
+            EngineError: the client failed, or the server did not start.
+        """
+        with _server(self._server, self._gap_ms) as url:
+            said = self._runners[name](url, concurrency)
+            with urllib.request.urlopen(f"{url}/truth?since={said.since!r}&until={said.until!r}") as answer:
+                truth = json.load(answer)
+        seconds = said.until - said.since
+        if said.whole_run:
+            seconds = truth["last_chunk_at"] - truth["first_request_at"]
+        return Reading(
+            name,
+            concurrency,
+            said,
+            otps=truth["tokens"] / seconds,
+            itl_p99_ms=truth["gap_ms"]["p99"],
+            ttft_p99_ms=truth["ttft_ms"]["p99"],
+            load=load_now(),
+        )
+
+    def _vllm(self, url: str, concurrency: int) -> Said:
+        with tempfile.TemporaryDirectory() as folder:
+            output = Path(folder) / "result.json"
+            _run(
+                [
+                    str(self._engine),
+                    *("-m", "vllm.entrypoints.cli.main", "bench", "serve", "--backend", "openai"),
+                    *("--base-url", url, "--endpoint", "/v1/completions", "--model", "scheduled"),
+                    *("--tokenizer", str(weights_dir() / "target"), "--dataset-name", "random"),
+                    *("--random-input-len", "16", "--random-output-len", str(MAX_TOKENS)),
+                    *("--num-prompts", str(requests_for(concurrency)), "--max-concurrency", str(concurrency)),
+                    *(
+                        "--metric-percentiles",
+                        "99",
+                        "--percentile-metrics",
+                        "ttft,tpot,itl",
+                        "--disable-tqdm",
+                    ),
+                    *("--save-result", "--save-detailed", "--result-filename", str(output)),
+                ],
+                folder,
+                {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
+            )
+            told = json.loads(output.read_text())
+        since = min(told["start_times"]) - 0.001  # the test request before it is not counted
+        return Said(
+            since,
+            since + told["duration"] + 1.0,
+            told["output_throughput"],
+            told["p99_itl_ms"],
+            told["p99_ttft_ms"],
+            requests_for(concurrency) - told["completed"],
+        )
+
+    def _aiperf(self, url: str, concurrency: int) -> Said:
+        with tempfile.TemporaryDirectory() as folder:
+            since = time.perf_counter()
+            _run(
+                [
+                    str(self._aiperf_python.with_name("aiperf")),
+                    *("profile", "--model", "scheduled", "--url", url, "--endpoint-type", "completions"),
+                    *("--streaming", "--use-server-token-count", "--concurrency", str(concurrency)),
+                    *("--request-count", str(requests_for(concurrency)), "--isl", "16"),
+                    *("--osl", str(MAX_TOKENS), "--tokenizer", str(weights_dir() / "target")),
+                    *("--ui-type", "none", "--no-gpu-telemetry", "--no-server-metrics"),
+                    *("--output-artifact-dir", folder),
+                ],
+                folder,
+                {},
+            )
+            until = time.perf_counter()
+            told = json.loads((Path(folder) / "profile_export_aiperf.json").read_text())
+        return Said(
+            since,
+            until,
+            told["output_token_throughput"]["avg"],
+            told["inter_chunk_latency"]["p99"],
+            told["time_to_first_token"]["p99"],
+            int(requests_for(concurrency) - told["request_count"]["avg"]),
+        )
+
+
+def _ours(target: Target, concurrency: int) -> Said:
+    count = requests_for(concurrency)
+    items = [
+        WorkItem(f"p{n}", {"prompt": f"prompt {n} of the benchmark", "max_tokens": MAX_TOKENS})
+        for n in range(count)
+    ]
+    # No warm-up: the others have none, so all three see the same requests from the first one on.
+    options = LoadOptions(requests=count, warm_up_requests=0, began=0.0)
+    run = run_quietly(
+        lambda: drive_load(target, Load("closed", concurrency=concurrency), items, options=options)
+    )
+    point = make_point(run)
+    if point.itl_ms is None or point.ttft_ms is None:
+        raise EngineError("our own client got no answer", next_step="look at the server's output above")
+    return Said(
+        run.window.start_s,
+        run.window.end_s,
+        point.otps,
+        point.itl_ms.p99,
+        point.ttft_ms.p99,
+        sum(point.errors.values()),
+        point.client.cpu_us_per_chunk,
+        point.client.lag_p99_ms,
+        whole_run=False,
+    )
+
+
+def _sagemaker(url: str) -> SageMakerTarget:
+    from botocore.credentials import Credentials
+
+    return SageMakerTarget(url, "us-east-1", Credentials("local", "local"), "scheduled")
+
+
+@contextlib.contextmanager
+def _server(module: str, gap_ms: float) -> Iterator[str]:
+    command = [sys.executable, "-m", module, "--natural", "--gap-ms", str(gap_ms)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            port = process.stdout.readline().strip() if process.stdout is not None else ""
+            if not port:
+                raise EngineError(
+                    f"the server {module} did not start", next_step="run this from the repository's root"
+                )
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.kill()
+
+
+def _run(command: list[str], folder: str, environ: dict[str, str]) -> None:
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, **environ},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode:
+        tail = "\n".join(done.stdout.splitlines()[-20:])
+        raise EngineError(
+            f"{Path(command[0]).name} ended with {done.returncode}:\n{tail}",
+            next_step="run the command by hand, or leave this client out with --clients",
+        )
