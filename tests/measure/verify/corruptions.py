@@ -166,7 +166,8 @@ def leaked_stop(rng: np.random.Generator, world: World) -> Outcome:
     cases = stop_cases(rng, world)
     n, how = int(rng.integers(len(cases))), rng.integers(4)
     case = replace(cases[n], included=False)
-    case = replace(case, **dict.fromkeys(("baseline", "candidate", "streamed"), _stopped(case)))
+    same = _stopped(case)
+    case = replace(case, baseline=same, candidate=same, streamed=same)
     text = case.expected
     if how == 0:
         text += case.stop[: int(rng.integers(1, len(case.stop)))]
@@ -176,8 +177,8 @@ def leaked_stop(rng: np.random.Generator, world: World) -> Outcome:
         text = case.full[: len(text) + len(case.stop) + 5]
     else:
         text = text[: -int(rng.integers(1, 6))]
-    side = str(rng.choice(["candidate", "streamed"]))
-    cases[n] = replace(case, **{side: replace(case.baseline, text=text)})
+    wrong = replace(same, text=text)
+    cases[n] = replace(case, candidate=wrong) if rng.random() < 0.5 else replace(case, streamed=wrong)
     return Outcome(judge_stops(cases, world.floor.exact), True, f"stop string, way {how}")
 
 

@@ -86,8 +86,8 @@ def test_each_fault_fails_the_check_that_covers_it(prompts: Path, fault: str, ch
 
 def test_what_the_baseline_cannot_do_is_undecided_and_never_a_pass(prompts: Path) -> None:
     with serving("no tools") as (baseline, _), serving("no tools") as (candidate, _):
-        words = ("--workload", str(prompts), "--prompts", "4", "--quick")
-        words += ("--checks", "tool-calls,json-schema")
+        words = ["--workload", str(prompts), "--prompts", "4", "--quick"]
+        words += ["--checks", "tool-calls,json-schema"]
         done = run("verify", candidate, "--baseline", baseline, *words)
         allowed = run("verify", candidate, "--baseline", baseline, *words, "--allow-undecided")
     assert done.exit_code == 13, done.stderr

@@ -120,7 +120,8 @@ def _run(
         reason = "length" if end - start == tokens else "stop"
         if reason == "stop":  # a flip at the very end would go on: here the answer still ends
             values = (*values[:-1], END)
-        answer = Answer("", values, reason, None, len(values), *(tuple(v[part].tolist()) for v in own))
+        told, others = (tuple(v[part].tolist()) for v in own)
+        answer = Answer("", values, reason, None, len(values), told, others)
         found.append(Scored(answer, *(tuple(v[part].tolist()) for v in scored)))
         start = end
     return found
