@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,24 @@ def test_an_endpoint_that_dies_is_told_and_what_was_whole_is_kept(play: Callable
     found = game.conclude()["p-eagle over none, c=1"]
     assert found.units == 28  # two of the 30 answers were the warm-up
     assert sum(one.error is not None for one in read(game.path).requests) == 5
+
+
+def test_under_load_a_dead_endpoint_is_given_up_after_one_window(play: Callable[..., Play]) -> None:
+    game = play((EIGHT,), blocks=3, dies_after={"p-eagle": 40})
+    with pytest.raises(
+        LoadStopped, match=r"p-eagle: no request of block 2 was answered; .*: ModelError: gone"
+    ):
+        game.measure()
+    game.conclude()
+    assert "1 of the 2 units" in game.contest.notes[0], "one whole block is not enough for an interval"
+    assert sum(one.error is not None for one in read(game.path).requests) > 18, "what failed is written down"
+
+
+def test_salts_are_such_as_vllm_takes(play: Callable[..., Play]) -> None:
+    game = play((ALONE, EIGHT), blocks=3)
+    game.measure()
+    for _, body in game.engines.bodies:
+        assert re.fullmatch(r"[0-9a-z]{1,128}", body["cache_salt"])
 
 
 def test_ctrl_c_keeps_what_was_whole(play: Callable[..., Play]) -> None:

@@ -6,6 +6,7 @@ Each arm gets the same prompts under a ``cache_salt`` of its own, so that two ar
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -27,7 +28,7 @@ from peagle_sm.measure.load import (
 )
 from peagle_sm.measure.load.run import Connect, drive_load
 from peagle_sm.measure.load.sender import Sender, open_sender
-from peagle_sm.measure.records import Load
+from peagle_sm.measure.records import Load, RequestRecord
 from peagle_sm.measure.workloads import rounds
 
 GIVE_UP_AFTER = 5  #: prompts in a row that one arm failed on; a comparison with such holes is none
@@ -48,14 +49,17 @@ class Contender:
 
 
 def under(salt: str, item: WorkItem) -> WorkItem:
-    """The item, and the turns that follow, under a salt; one that it has already is kept behind it."""
+    """The item, and the turns that follow, under a salt; one that it has already still tells it apart.
+
+    The salt that is sent is a digest: vLLM takes 128 characters at most, and no ``/`` or ``@`` among them.
+    """
     follow = item.then
 
     def then(answer: str) -> WorkItem | None:
         following = follow(answer) if follow is not None else None
         return None if following is None else under(salt, following)
 
-    whole = f"{salt}{item.body.get('cache_salt', '')}"
+    whole = hashlib.sha256(f"{salt}{item.body.get('cache_salt', '')}".encode()).hexdigest()[:32]
     return replace(item, body={**item.body, "cache_salt": whole}, then=None if follow is None else then)
 
 
@@ -130,17 +134,20 @@ def _as_warm_up(run: LoadRun) -> LoadRun:
 
 def _give_up_on_the_dead(run: LoadRun, failed: Counter[str]) -> None:
     bad = [record for record in run.records if record.error is not None]
-    if not bad:
-        failed[run.arm] = 0
-        return
-    failed[run.arm] += 1
+    failed[run.arm] = failed[run.arm] + 1 if bad else 0
     if failed[run.arm] >= GIVE_UP_AFTER:
-        raise LoadStopped(
-            f"{run.arm}: the last {failed[run.arm]} prompts all failed; the last one: {bad[-1].error}: "
-            f"{bad[-1].error_message}",
-            (),  # they were taken already
-            next_step="Look at the endpoint with `peagle-sm status`; what was measured before is kept.",
-        )
+        raise _stopped(f"the last {failed[run.arm]} prompts all failed", bad)
+
+
+def _stopped(
+    what: str, bad: Sequence[RequestRecord], *, untaken: tuple[RequestRecord, ...] = ()
+) -> LoadStopped:
+    last = bad[-1]
+    return LoadStopped(
+        f"{last.arm}: {what}; the last one: {last.error}: {last.error_message}",
+        untaken,
+        next_step="Look at the endpoint with `peagle-sm status`; what was measured before is kept.",
+    )
 
 
 async def by_block(
@@ -173,7 +180,12 @@ async def by_block(
             windows[block, name] += 1
             warm_up = [warming(item, f" {block}.{half} ") for item in first]
             work = [*warm_up, *parts[2 * block + half]]
-            way.took(await _drive(by_name[name], load, work, way.options(each, places, block), way, connect))
+            run = await _drive(by_name[name], load, work, way.options(each, places, block), way, connect)
+            if all(record.error is not None for record in run.records):
+                raise _stopped(
+                    f"no request of block {block + 1} was answered", run.records, untaken=run.records
+                )
+            way.took(run)
 
 
 def _parts(items: Iterator[WorkItem], each: int, count: int) -> Iterator[list[WorkItem]]:
