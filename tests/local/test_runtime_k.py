@@ -1,6 +1,6 @@
 """K by request in the real engine, for both heads (container/plugins/peagle_runtime_k).
 
-Five engines in one process of the engine's own Python; see runtime_k_check.py.
+Four engines in one process of the engine's own Python; see runtime_k_check.py.
 """
 
 import json

@@ -77,7 +77,9 @@ def test_botocore_takes_every_request(host: HostPlan) -> None:
     for request in host.requests:
         model = session.get_service_model(request.service)
         operation = "".join(word.title() for word in request.operation.split("_"))
-        report = ParamValidator().validate(request.parameters, model.operation_model(operation).input_shape)
+        shape = model.operation_model(operation).input_shape
+        assert shape is not None
+        report = ParamValidator().validate(request.parameters, shape)
         assert not report.has_errors(), report.generate_report()
 
 

@@ -19,7 +19,6 @@ import numpy as np
 from peagle_sm.measure.tune.curve import Array, Curve, Prior, condition, from_basis, random_walk
 from peagle_sm.measure.tune.reading import Reading
 
-
 LEAST_NOISE = 0.001  #: no clock and no set of prompts is better than that
 
 

@@ -101,7 +101,8 @@ class EndpointSide:
         """
         body = {"prompt": "1", "max_tokens": 1, "vllm_xargs": {FIELD: most + 1}}
         try:
-            self.endpoint.invoke(body)
+            for _ in self.endpoint.stream(body):
+                pass
         except PeagleError as error:
             if FIELD in f"{error.message} {error.details}":
                 return

@@ -28,6 +28,7 @@ class Surface:
     acceptance: Array
     survival: Array
     bias: float
+    bias_bend: float  #: how fast the bias goes as a position nears the largest; 1 is a straight line
     step_ms: dict[int, Array]
 
     def rate(self, k: int, concurrency: int) -> float:
@@ -51,7 +52,7 @@ def draw_surface(rng: np.random.Generator, concurrencies: tuple[int, ...], max_k
     acceptance = np.concatenate([[1.0], 1 + np.cumsum(survival)])
     on_gpu = rng.random() < 0.7
     steps = {c: _step_times(rng, head, c, max_k, on_gpu) for c in concurrencies}
-    return Surface(head, max_k, acceptance, survival, rng.uniform(0.02, 0.07), steps)
+    return Surface(head, max_k, acceptance, survival, rng.uniform(0.02, 0.07), rng.uniform(0.6, 1.8), steps)
 
 
 def _step_times(rng: np.random.Generator, head: Head, c: int, max_k: int, on_gpu: bool) -> Array:
@@ -89,7 +90,7 @@ def measure(
         al = 1 + (surface.acceptance[k] - 1) * prompts
         # Position i of a deployed K reads low by the bias at i, and the last positions make up for it.
         true = np.log(surface.acceptance[1 : k + 1])
-        low = np.exp(true - surface.bias * (1 - np.arange(1, k + 1) / max(k, 1)))
+        low = np.exp(true - surface.bias * (1 - (np.arange(1, k + 1) / max(k, 1)) ** surface.bias_bend))
         rates = np.diff(np.concatenate([[1.0], low])) * prompts
         found.append(
             Reading(

@@ -72,6 +72,8 @@ def reading_of(
         acceptance = _from_chunks(good, k)
     length = acceptance.per_step or 1.0 if acceptance else 1.0
     step_ms, steps, source = _step(good, k, scrapes)
+    if not step_ms > 0:
+        raise _in_one_piece("how long a step takes")
     tokens = sum(r.output_tokens or 0 for r in good)
     return Reading(
         k=k,
@@ -105,15 +107,19 @@ def _from_chunks(good: Sequence[RequestRecord], k: int) -> Acceptance:
     steps = sum(r.chunks - 1 for r in good)
     tokens = sum((r.output_tokens or 0) - 1 for r in good)
     if steps < 1:
-        raise ServiceFault(
-            "the answers came in one piece, so nothing tells how many drafts were accepted",
-            operation="tune",
-            next_step="use an image with vLLM 0.32 or later, whose answers carry their own acceptance",
-        )
+        raise _in_one_piece("how many drafts were accepted")
     length = min(max(tokens / steps, 1.0), 1.0 + k)
     ratio = geometric_ratio(length, k)
     survival = tuple(ratio**position for position in range(1, k + 1))
     return Acceptance("per-request", length, None, survival, steps, tokens - steps)
+
+
+def _in_one_piece(unknown: str) -> ServiceFault:
+    return ServiceFault(
+        f"the answers came in one piece, so nothing tells {unknown}",
+        operation="tune",
+        next_step="use an image with vLLM 0.32 or later, whose answers carry their own acceptance",
+    )
 
 
 def geometric_ratio(acceptance_length: float, k: int) -> float:

@@ -1,0 +1,108 @@
+"""`peagle-sm tune` from command line to exit code, on the local SageMaker with scripted engines.
+
+A scripted engine says nothing of its drafts and ignores K, so the figures mean nothing here; what is looked
+at is what is deployed, told, written and deleted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from peagle_sm.core.spec import load_spec
+from peagle_sm.measure.result_file import read
+from tests.cli.conftest import Run
+from tests.cli.running import run
+
+SMALL = ("--requests", "4", "--max-tokens", "8", "--concurrency", "1", "--max-k", "2", "--unguarded")
+CHAT = {"SCRIPT_INVOKE": "chat", "SCRIPT_CHUNK_DELAY": "0.01", "SCRIPT_CHUNKS": "6"}
+
+
+def test_a_tuning_deploys_measures_writes_and_leaves_nothing(peagle: Run, spec: Callable[..., str]) -> None:
+    path = spec("demo", **CHAT)
+    out = Path("r.jsonl")
+    result = peagle("tune", path, *SMALL, "--by", "deployments", "--yes", "--out", str(out))
+    assert result.exit_code == 0, result.stderr
+    assert "nothing is billed" in result.stderr  # before
+    assert "nothing was billed" in result.stdout  # after
+    results = read(out)
+    (record,) = results.fits
+    assert record.deployments == 2
+    assert [point.k for point in record.points] == [0, 1, 2]
+    assert {arm.name for arm in results.arms} == {"none", "p-eagle K=1", "p-eagle K=2"}
+    assert load_spec(path).speculation.num_speculative_tokens == record.best_k
+    assert "# tuned: K=" in Path(path).read_text()
+    assert "no endpoints" in peagle("list").stdout + peagle("list").stderr
+
+
+def test_an_engine_that_does_not_take_k_by_request_is_told(peagle: Run, spec: Callable[..., str]) -> None:
+    result = peagle("tune", spec("demo", **CHAT), *SMALL, "--yes", "--out", "r.jsonl")
+    assert result.exit_code == 2, result.stderr
+    assert "does not take num_speculative_tokens by request" in result.stderr
+    assert "--by deployments" in result.stderr
+    assert "tune-demo" not in peagle("list", "--format", "quiet").stdout
+
+
+def test_arms_stand_side_by_side_as_components_and_go(peagle: Run, spec: Callable[..., str]) -> None:
+    path = spec("demo", **CHAT)
+    options = (*SMALL, "--components", "3", "--rounds", "2", "--yes", "--no-write", "--out", "r.jsonl")
+    result = peagle("tune", path, *options, "--format", "json")
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert told["modes"][0]["deployments"] == 2
+    results = read(Path("r.jsonl"))
+    assert {arm.component for arm in results.arms} == {
+        "tune-demo-none",
+        "tune-demo-p-eagle-k1",
+        "tune-demo-p-eagle-k2",
+    }
+    assert {arm.endpoint for arm in results.arms} == {"tune-demo"}
+    assert load_spec(path).speculation.num_speculative_tokens is None
+    assert "tune-demo" not in peagle("list", "--format", "quiet").stdout
+
+
+def test_a_dry_run_prints_the_requests_and_does_nothing(peagle: Run, spec: Callable[..., str]) -> None:
+    path = spec("demo")
+    told = json.loads(peagle("tune", path, "--dry-run", "--by", "deployments").stdout)
+    assert list(told) == ["none", "p-eagle K=3"]
+    host = json.loads(peagle("tune", path, "--dry-run", "--components", "3").stdout)
+    (requests,) = host.values()
+    operations = [one["operation"] for one in requests]
+    assert operations.count("create_inference_component") == operations.count("create_model") == 3
+    assert peagle("list", "--format", "quiet").stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--modes", "none"), "--modes: found 'none'"),
+        (("--by", "deployments", "--sweep", "3"), "--sweep: found with one deployment for each K"),
+        (("--sweep", "1"), "--sweep: found 1"),
+        (("--components", "3", "--modes", "p-eagle,eagle3"), "1 K for each mode"),
+        (("--head", "medusa=x"), "--head: found"),
+    ],
+)
+def test_bad_input_is_told_before_anything_is_deployed(
+    peagle: Run, spec: Callable[..., str], options: tuple[str, ...], said: str
+) -> None:
+    result = peagle("tune", spec("demo"), "--yes", *options)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+    assert peagle("list", "--format", "quiet").stdout == ""
+
+
+def test_a_spec_without_speculation_needs_a_mode(peagle: Run, in_empty_folder: Path) -> None:
+    path = in_empty_folder / "none.yaml"
+    path.write_text("name: demo\nmodel: tiny-code\nspeculation:\n  mode: none\n")
+    result = peagle("tune", str(path), "--yes")
+    assert result.exit_code == 2
+    assert "there is no K to tune" in result.stderr
+
+
+def test_without_a_terminal_nobody_is_asked(in_empty_folder: Path) -> None:
+    result = run("tune", "peagle.yaml")
+    assert result.exit_code == 2
+    assert "--yes was not given" in result.stderr
