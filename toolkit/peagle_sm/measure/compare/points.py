@@ -16,34 +16,39 @@ from peagle_sm.measure.records import ArmRecord, PointRecord
 def point_of(
     arm: ArmRecord, measured: Measured, *, temperature: float | None, machine_load: float | None
 ) -> PointRecord | None:
-    """Sum up what one arm did; None where it had no turn. Seconds are those in which this arm was asked."""
+    """Sum up what one arm did; None where it had no turn. Seconds are those in which this arm was asked.
+
+    The client is judged over all turns of all arms at one request in flight, since a turn is too short for
+    it; else over all windows of this arm together.
+    """
     runs = measured.runs.get(arm.name, [])
     if not runs:
         return None
-    one_client = runs
-    if measured.one_at_a_time:  # turns are too short to judge the client by; it is the same for all arms
+    start, judged = runs[0].window.start_s, runs
+    if measured.one_at_a_time:
         runs = [_asked_only(run) for run in runs]
-        one_client = [run for others in measured.runs.values() for run in others]
+        judged = [run for others in measured.runs.values() for run in others]
     single = [make_point(run) for run in runs]
     seconds = math.fsum(point.seconds for point in single)
+    end = runs[-1].window.end_s if measured.one_at_a_time else start + seconds
     records = tuple(record for run in runs for record in run.records)
-    span = Window(runs[0].window.start_s, runs[-1].window.end_s, seconds)
     accepted = acceptance.from_requests([record for record in records if record.phase == "measured"])
     # Latencies come from the requests; what is counted by the clock, from each window of its own.
     whole = make_point(
-        LoadRun(arm.name, measured.load, 0, records, span, together(one_client)),
+        LoadRun(arm.name, measured.load, 0, records, Window(start, end, seconds), together(judged)),
         temperature=temperature,
         acceptance=accepted,
         usd_per_hour=arm.usd_per_hour,
         machine_load=machine_load,
     )
-    clients = [whole.client] if measured.one_at_a_time else [point.client for point in single]
+    chunks = sum(record.chunks for run in judged for record in run.records)
+    cpu_s = math.fsum(run.usage.cpu_s for run in judged)
     return replace(
         whole,
         output_tokens=sum(point.output_tokens for point in single),
         otps=_by_seconds(single, [point.otps for point in single]),
         requests_per_s=_by_seconds(single, [point.requests_per_s for point in single]),
-        client=next((client for client in clients if not client.trusted), clients[0]),
+        client=replace(whole.client, cpu_us_per_chunk=cpu_s / chunks * 1e6 if chunks else None),
     )
 
 
