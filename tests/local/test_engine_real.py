@@ -85,19 +85,35 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def plain(lab: Lab) -> AsyncIterator[EngineProcess]:
-    engine = await lab.healthy("none", head=False)
-    yield engine
-    await engine.stop()
-    assert engine.processes() == []
+async def engines(lab: Lab) -> AsyncIterator[dict[str, EngineProcess]]:
+    """Three engines that come up at once: a start is mostly one thread that imports, and cores are two."""
+    starts = {
+        "plain": lab.healthy("none", head=False),
+        "speculative": lab.healthy("p-eagle", head=True, **SPECULATION),
+        "stock": lab.healthy("stock", head=True, VLLM_PLUGINS="none", **SPECULATION),
+    }
+    found = await asyncio.gather(*starts.values(), return_exceptions=True)
+    running = {
+        name: each for name, each in zip(starts, found, strict=True) if isinstance(each, EngineProcess)
+    }
+    try:
+        for each in found:
+            if isinstance(each, BaseException):
+                raise each
+        yield running
+    finally:
+        await asyncio.gather(*(engine.stop() for engine in running.values()))
+    assert [engine.processes() for engine in running.values()] == [[]] * len(running)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def speculative(lab: Lab) -> AsyncIterator[EngineProcess]:
-    engine = await lab.healthy("p-eagle", head=True, **SPECULATION)
-    yield engine
-    await engine.stop()
-    assert engine.processes() == []
+@pytest.fixture(scope="module")
+def plain(engines: dict[str, EngineProcess]) -> EngineProcess:
+    return engines["plain"]
+
+
+@pytest.fixture(scope="module")
+def speculative(engines: dict[str, EngineProcess]) -> EngineProcess:
+    return engines["speculative"]
 
 
 async def ask(engine: EngineProcess, bodies: list[dict[str, Any]], at_once: int = 8) -> list[dict[str, Any]]:
@@ -169,12 +185,9 @@ async def test_sampling_at_temperature_1_is_the_targets_own(
     assert abs(z) < LARGEST_Z
 
 
-async def test_the_sampling_test_can_fail(lab: Lab, plain: EngineProcess) -> None:
-    stock = await lab.healthy("stock", head=True, VLLM_PLUGINS="none", **SPECULATION)
-    try:
-        z, count = await shift_of_sampling(stock, plain)
-    finally:
-        await stock.stop()
+async def test_the_sampling_test_can_fail(engines: dict[str, EngineProcess], plain: EngineProcess) -> None:
+    z, count = await shift_of_sampling(engines["stock"], plain)
+    await engines["stock"].stop()  # its memory serves the next ones
     print(f"sampling without the repair: Z = {z:.2f} over {count} tokens")
     assert abs(z) > LARGEST_Z
 
