@@ -39,6 +39,11 @@ def wheel(folder: Path, root: Path) -> Path:
     return built
 
 
+def pip_for(venv: Path) -> list[str]:
+    """This environment's pip at work on another one: to install pip there, too, would only take time."""
+    return [sys.executable, "-m", "pip", "--python", str(venv / "bin" / "python")]
+
+
 @dataclass(frozen=True)
 class Installed:
     """The wheel in an environment of its own, and how to run its command."""
@@ -71,11 +76,9 @@ def installed(folder: Path, wheel: Path) -> Iterator[Installed]:
     environment.fill_wheelhouse(Path(sys.executable), wheels)
     venv, work = folder / "venv", folder / "work"
     work.mkdir()
-    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     pip = [
-        str(venv / "bin" / "python"),
-        "-m",
-        "pip",
+        *pip_for(venv),
         "install",
         "-qq",
         "--no-compile",  # Python compiles what the test imports; the rest would be waited for in vain.
@@ -111,7 +114,7 @@ def test_the_wheel_holds_the_package_the_container_the_guards_code_and_nothing_e
 
 @pytest.mark.slow
 def test_the_wheel_installs_with_the_versions_of_the_lock(installed: Installed) -> None:
-    done = subprocess.run([installed.venv / "bin" / "python", "-m", "pip", "check"], check=False)
+    done = subprocess.run([*pip_for(installed.venv), "check"], check=False)
     assert done.returncode == 0
     assert installed.run("--version").stdout.startswith("peagle-sm ")
 
