@@ -41,16 +41,19 @@ def job(options: argparse.Namespace, reporter: Reporter) -> int:
     wanted = [word.strip() for word in options.clients.split(",") if word.strip()]
     bench = Bench(options.server, options.gap_ms, reporter.say, wanted)
     readings: list[Reading] = []
+    floors: dict[int, list[float]] = {}
     before = provenance.load_now()
     with reporter.phase("clients"):
         for turn in range(options.rounds):
             for concurrency in concurrencies:
+                floors.setdefault(concurrency, []).append(bench.floor_us(concurrency))
                 for name in turn_order(bench.names, turn):
                     reading = bench.read(name, concurrency)
                     reporter.say(f"   c={concurrency} {reading.line}")
                     readings.append(reading)
     text = page(
         readings,
+        floors=floors,
         versions=bench.versions,
         machine=provenance.machine(),
         load=(before, provenance.load_now()),

@@ -16,6 +16,7 @@ CPU_US = 20.0
 def page(
     readings: Sequence[Reading],
     *,
+    floors: Mapping[int, Sequence[float]],
     versions: Mapping[str, str],
     machine: Mapping[str, Any],
     load: tuple[float, float],
@@ -35,16 +36,20 @@ def page(
         "",
         f"The server (`tests/measure/scheduled_server.py`) sends one token a stream every {gap_ms:g} ms, in"
         " steps as an engine does, and ends each answer after 65 to 128 tokens. It notes when it wrote each"
-        " chunk: that is the truth in this table. OTPS is held against the tokens that the server wrote in the"
-        " same time: for ours the measured window, for the others from the first request to the last chunk, as"
-        " they count. Server and client share the cores, and 'load' is what wanted them beside.",
+        " chunk: that is the truth in this table. OTPS is held against the tokens that the server wrote in"
+        " the same time: for ours the measured window, for the others from the first request to the last"
+        " chunk, as they count. Server and client share the cores; 'load' is what wanted them beside.",
+        "",
+        "CPU a chunk is that of the whole process, requests included. 'Floor' is a client on the same event"
+        " loop that does nothing but count what its sockets give it: waking up costs that much here.",
         "",
         "| c | client | OTPS | server | off by | ITL p99, ms | true | off by | TTFT p99, ms | true"
-        " | CPU us/chunk | load |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        " | CPU us/chunk | floor | load |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for level in levels:
-        lines += [_row(level, client, _of(readings, client, level)) for client in clients]
+        floor = median(floors[level])
+        lines += [_row(level, client, _of(readings, client, level), floor) for client in clients]
     lines += ["", "## What must hold", ""]
     lines += _verdicts(readings, clients, levels)
     return "\n".join(lines) + "\n"
@@ -54,7 +59,7 @@ def _of(readings: Sequence[Reading], client: str, level: int) -> list[Reading]:
     return [reading for reading in readings if (reading.client, reading.concurrency) == (client, level)]
 
 
-def _row(level: int, client: str, found: Sequence[Reading]) -> str:
+def _row(level: int, client: str, found: Sequence[Reading], floor: float) -> str:
     cpu = [reading.said.cpu_us_per_chunk for reading in found]
     cells = [
         str(level),
@@ -68,6 +73,7 @@ def _row(level: int, client: str, found: Sequence[Reading]) -> str:
         f"{median(r.said.ttft_p99_ms for r in found):.0f}",
         f"{median(r.ttft_p99_ms for r in found):.0f}",
         "-" if None in cpu else f"{median(one for one in cpu if one is not None):.1f}",
+        "-" if None in cpu else f"{floor:.1f}",
         f"{median(r.load for r in found):.1f}",
     ]
     return "| " + " | ".join(cells) + " |"

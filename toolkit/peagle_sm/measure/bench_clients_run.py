@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -149,6 +150,11 @@ class Bench:
             load=load_now(),
         )
 
+    def floor_us(self, concurrency: int) -> float:
+        """CPU a chunk of a client that only counts what its sockets give it: what waking up costs here."""
+        with _server(self._server, self._gap_ms) as url:
+            return run_quietly(lambda: _count_only(url, concurrency))
+
     def _vllm(self, url: str, concurrency: int) -> Said:
         with tempfile.TemporaryDirectory() as folder:
             output = Path(folder) / "result.json"
@@ -236,6 +242,33 @@ def _ours(target: Target, concurrency: int) -> Said:
         point.client.lag_p99_ms,
         whole_run=False,
     )
+
+
+class _Counting(asyncio.Protocol):
+    """Sends one request and counts what comes."""
+
+    parts = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        body = b'{"prompt": "x", "max_tokens": 100000, "stream": true}'
+        head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+        transport.write(head + body)  # type: ignore[attr-defined]  # uvloop's transports are of its own class
+
+    def data_received(self, data: bytes) -> None:
+        self.parts += 1
+
+
+async def _count_only(url: str, concurrency: int) -> float:
+    loop, port = asyncio.get_running_loop(), int(url.rpartition(":")[2])
+    made = [await loop.create_connection(_Counting, "127.0.0.1", port) for _ in range(concurrency)]
+    await asyncio.sleep(0.5)  # the first chunks come together with headers
+    before, cpu = sum(protocol.parts for _, protocol in made), time.process_time()
+    await asyncio.sleep(2.0)
+    cpu = time.process_time() - cpu
+    parts = sum(protocol.parts for _, protocol in made) - before
+    for transport, _ in made:
+        transport.abort()
+    return cpu / max(parts, 1) * 1e6
 
 
 def _sagemaker(url: str) -> SageMakerTarget:

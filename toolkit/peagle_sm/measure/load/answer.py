@@ -135,7 +135,7 @@ class AnswerReader:
     def _take_all(self, events: list[Timed], at_end: bool) -> None:
         documents, broken = self._documents([event for event, _ in events])
         for document, (_, at) in zip(documents, events, strict=False):
-            if not isinstance(document, Mapping):
+            if not isinstance(document, dict):
                 self._error = ("StreamError", f"an event of the stream is no object: {str(document)[:200]}")
                 return
             if document.get("error") or document.get("object") == "error":
@@ -143,7 +143,8 @@ class AnswerReader:
                 return
             if usage := document.get("usage"):
                 self._usage = usage
-            if metrics := document.get("metrics") or (usage or {}).get("metrics"):
+                self._metrics = usage.get("metrics") or self._metrics
+            if metrics := document.get("metrics"):
                 self._metrics = metrics
             if choices := document.get("choices"):
                 self._take_choice(choices[0], at)

@@ -1,7 +1,7 @@
-"""Server-sent events with the time that each was complete, read many at a time. Pure.
+"""Server-sent events with the time that each was complete. Pure.
 
-`aws.sse` reads part by part; at 12,000 chunks a second that alone would take a third of the time allowed.
-Here parts are kept with their times and cut together; tests hold both readers equal on any bytes.
+`aws.sse` goes line by line; at 12,000 chunks a second that alone would take a fifth of the time allowed. Here
+an event that comes in one piece is taken as it is; tests hold both readers equal on any bytes, however cut.
 """
 
 from __future__ import annotations
@@ -48,22 +48,28 @@ class TimedEvents:
             self._rest = b""
 
     def _cut(self, parts: Sequence[Timed]) -> list[Timed]:
-        data = self._rest + b"".join([part for part, _ in parts])
         events: list[Timed] = []
-        reached, index, at = len(self._rest), -1, 0.0
-        start = 0
-        while (end := data.find(b"\n\n", start)) >= 0:
-            while reached < end + 2:  # the part that holds the event's last byte completes it
-                index += 1
-                reached += len(parts[index][0])
-                at = parts[index][1]
-            event = _data_of(data[start:end])
-            if event is not None:
-                events.append((event, at))
-            start = end + 2
-        self._rest = data[start:] if start else data
-        if len(self._rest) > self._max:
-            raise EventTooLarge(f"an event of the stream is larger than {self._max:,} bytes")
+        rest = self._rest
+        for part, at in parts:
+            # Nearly always a part is one event, of one line.
+            if (
+                not rest
+                and part.startswith(b"data: ")
+                and part.find(b"\n") == len(part) - 2
+                and part[-1] == 10
+            ):
+                events.append((part[6:-2], at))
+                continue
+            data, start = rest + part, 0
+            while (end := data.find(b"\n\n", start)) >= 0:
+                event = _data_of(data[start:end])
+                if event is not None:
+                    events.append((event, at))
+                start = end + 2
+            rest = data[start:]
+            if len(rest) > self._max:
+                raise EventTooLarge(f"an event of the stream is larger than {self._max:,} bytes")
+        self._rest = rest
         return events
 
 

@@ -20,6 +20,8 @@ _FRAME_OVERHEAD = 16
 #: Bytes of a header's value by its type; None: a length of two bytes comes first.
 _VALUE_BYTES: dict[int, int | None] = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 6: None, 7: None, 8: 8, 9: 16}
 _PAYLOAD_EVENT = "event"
+#: Headers that were read before: all payload parts of a service have the same.
+_PAYLOAD_HEADERS: set[bytes] = set()
 
 
 Timed = tuple[bytes, float]  #: bytes, and when they were complete
@@ -44,7 +46,6 @@ class FrameDecoder:
     def __init__(self) -> None:
         """Start empty."""
         self._rest = b""
-        self._seen: dict[bytes, str] = {}
 
     @property
     def is_whole(self) -> bool:
@@ -84,14 +85,13 @@ class FrameDecoder:
         return start
 
     def _check_kind(self, headers: bytes, payload: bytes) -> None:
-        kind = self._seen.get(headers)
-        if kind is None:
-            named = parse_headers(headers)
-            kind = named.get(":message-type", "")
-            if kind != _PAYLOAD_EVENT:
-                raise _exception(named, payload)
-            if len(self._seen) < 16:  # all payload parts of a stream have the same headers
-                self._seen[headers] = kind
+        if headers in _PAYLOAD_HEADERS:
+            return
+        named = parse_headers(headers)
+        if named.get(":message-type") != _PAYLOAD_EVENT:
+            raise _exception(named, payload)
+        if len(_PAYLOAD_HEADERS) < 16:
+            _PAYLOAD_HEADERS.add(headers)
 
 
 def parse_headers(data: bytes) -> dict[str, str]:

@@ -52,6 +52,7 @@ class HttpSender:
         self._clock = clock
         self._flights: set[_Flight] = set()
         self._desk = Desk()
+        self._urls: dict[str, Any] = {}
 
     async def send(self, target: Target, body: Mapping[str, Any]) -> Answer:
         """Send ``body`` and read its answer to the end.
@@ -95,9 +96,14 @@ class HttpSender:
 
         from peagle_sm.measure.load.stamping import Intake, StampingHandler
 
-        # The path is signed as it is written, so nobody may encode it anew.
-        async with self._session.post(URL(url, encoded=True), data=data, headers=headers) as response:
-            if response.status >= 400:
+        where = self._urls.get(url)
+        if where is None:
+            # The path is signed as it is written, so nobody may encode it anew.
+            where = self._urls[url] = URL(url, encoded=True)
+        # A redirect is no answer, and its signature would be for another place.
+        post = self._session.post(where, data=data, headers=headers, allow_redirects=False)
+        async with post as response:
+            if response.status >= 300:
                 reader.fail(*target.failure(response.status, response.headers, await response.read()))
                 return
             connection = response.connection
