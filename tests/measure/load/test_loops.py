@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -16,11 +15,9 @@ from peagle_sm.measure.load import (
     LoadRun,
     LoadStopped,
     WorkItem,
-    alternate,
     drive_load,
 )
 from peagle_sm.measure.load.arrivals import arrivals
-from peagle_sm.measure.load.work import Clock
 from peagle_sm.measure.points import make_point
 from peagle_sm.measure.records import Load
 from tests.measure.load.virtual import Connections, in_virtual_time
@@ -196,46 +193,3 @@ def test_options_that_contradict_each_other_are_refused() -> None:
         LoadOptions(requests=3, seconds=3.0)
     with pytest.raises(SpecError, match="warm_up_s"):
         LoadOptions(requests=3, warm_up_s=-1.0)
-
-
-def _alternate(
-    load: Load, names: str, options: LoadOptions, count: int, blocks: int = 4
-) -> tuple[list[LoadRun], list[str]]:
-    targets = [replace(TARGET, arm=name) for name in names]
-    opened = Connections()
-
-    async def main(clock: Clock) -> list[LoadRun]:
-        work = list(items(seconds=2.0, count=count))
-        return await alternate(
-            targets, load, work, options=options, blocks=blocks, clock=clock, connect=opened
-        )
-
-    runs = in_virtual_time(main)
-    return runs, [f"{arm}{prompt}" for sender in opened.opened for arm, prompt in sender.sent]
-
-
-def test_arms_alternate_by_prompt_when_alone() -> None:
-    runs, sent = _alternate(closed(1), "ab", LoadOptions(requests=4, warm_up_requests=1), 5)
-    assert sent == ["a0", "b0", "a1", "b1", "b2", "a2", "b3", "a3", "a4", "b4"]
-    assert [(run.arm, run.window.seconds) for run in runs] == [("a", 8.0), ("b", 8.0)]
-    assert [record.block for record in runs[0].records if record.phase == "measured"] == [0, 1, 2, 3]
-    assert make_point(runs[1]).otps == pytest.approx(5.0)
-
-
-def test_arms_alternate_by_blocks_when_several_are_in_flight() -> None:
-    runs, _ = _alternate(closed(2), "ab", LoadOptions(requests=16), 24)
-    assert [run.arm for run in runs] == list("abbabaab")
-    assert [run.block for run in runs] == [0, 0, 1, 1, 2, 2, 3, 3]
-    by_arm = {name: [r.prompt_id for run in runs if run.arm == name for r in run.records] for name in "ab"}
-    assert sorted(by_arm["a"]) == sorted(by_arm["b"])
-    assert len(set(by_arm["a"])) == 24
-    assert all(a.window.end_s <= b.window.start_s for a, b in itertools.pairwise(runs))
-
-
-def test_arms_that_cannot_be_told_apart_are_refused() -> None:
-    with pytest.raises(SpecError, match="names that differ"):
-        _alternate(closed(1), "aa", LoadOptions(requests=2), 9)
-    with pytest.raises(SpecError, match="by requests"):
-        _alternate(closed(1), "ab", LoadOptions(seconds=2.0), 9)
-    with pytest.raises(SpecError, match="a block"):
-        _alternate(closed(8), "ab", LoadOptions(requests=16), 99)

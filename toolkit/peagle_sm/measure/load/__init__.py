@@ -2,13 +2,12 @@
 
 Pure: `work`, `sigv4`, `frames`, `events`, `answer`, `arrivals`, `schedule`, `health`. Where to: `targets`. At
 the edge: `sender` (aiohttp), `meter` (the client's own lag and CPU), `drive` and `run` (the loops), `front`
-(uvloop, Ctrl-C), `alternate` (several arms in turns). Importing this package imports neither aiohttp nor
+(uvloop, Ctrl-C). Several arms in turns: `measure.compare`. Importing this package imports neither aiohttp nor
 uvloop: the extra `measure` is asked for as a load starts.
 """
 
 from __future__ import annotations
 
-from peagle_sm.measure.load.alternate import alternate
 from peagle_sm.measure.load.front import measure_point, run_quietly
 from peagle_sm.measure.load.health import Limits
 from peagle_sm.measure.load.run import drive_load, run_load
@@ -41,7 +40,6 @@ __all__ = [
     "Timeouts",
     "Window",
     "WorkItem",
-    "alternate",
     "drive_load",
     "make_target",
     "measure_point",
