@@ -51,21 +51,27 @@ def _rewritten(scored: Scored, at: int, token: int, logprob: float, other: float
 def runner_up(rng: np.random.Generator, world: World) -> Outcome:
     """The second-best token, at a share of the tokens where it is near."""
     near, rate = 10 ** rng.uniform(-2, 0.7), 10 ** rng.uniform(-2, 0)
-    changed, largest, count = {}, 0.0, 0
-    for n, case in enumerate(world.cases):
-        scored, tops = case.candidate, recorded()["greedy_top_ids"][world.picked[n]]
+    cases, count = struck(rng, world, near, rate)
+    largest = max((max(case.candidate.gaps) for case in cases), default=0.0) if count else 0.0
+    stated = count > 0 and (world.floor.exact or largest > world.floor.delta)
+    verdict = judge_greedy(cases, world.floor, world.max_tokens)
+    return Outcome(verdict, stated, f"{count} runners-up up to {largest:.3g} nats")
+
+
+def struck(rng: np.random.Generator, world: World, near: float, rate: float) -> tuple[list[GreedyCase], int]:
+    """The cases with a runner-up in place of ``rate`` of the tokens that have one within ``near`` nats."""
+    cases, count = [], 0
+    for case, picked in zip(world.cases, world.picked, strict=True):
+        scored, tops = case.candidate, recorded()["greedy_top_ids"][picked]
         for at, margin in enumerate(case.candidate.margins):
             if not 0 < margin < near or rng.random() >= rate or scored.answer.ids[at] == END:
                 continue
             second = int(tops[at][1] if tops[at][0] == scored.answer.ids[at] else tops[at][0])
-            if second == END:
-                continue
-            scored = _rewritten(scored, at, second, scored.others[at], scored.logprobs[at])
-            largest, count = max(largest, margin), count + 1
-        changed[n] = scored
-    what = f"{count} runners-up up to {largest:.3g} nats"
-    stated = count > 0 and (world.floor.exact or largest > world.floor.delta)
-    return _judged(world, changed, what, stated)
+            if second != END:
+                scored = _rewritten(scored, at, second, scored.others[at], scored.logprobs[at])
+                count += 1
+        cases.append(replace(case, candidate=scored))
+    return cases, count
 
 
 def dropped(rng: np.random.Generator, world: World) -> Outcome:

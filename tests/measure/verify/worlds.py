@@ -156,8 +156,8 @@ def samples(rng: np.random.Generator, temperature: float, top_p: float, times: i
 def tempered(truth: Array, temperature: float, top_p: float = 1.0) -> Array:
     """Log-probabilities of the six, another temperature or a nucleus given; the tail is spread over 2,042."""
     tail = np.maximum(1e-9, 1 - np.exp(truth).sum(axis=1, keepdims=True))
-    whole = np.concatenate([truth, np.log(tail / 2042).repeat(2042 // 64, axis=1)], axis=1)
-    weight = np.concatenate([np.zeros(truth.shape[1]), np.full(2042 // 64, np.log(64.0))])
+    whole = np.concatenate([truth, np.log(tail / 2042).repeat(32, axis=1)], axis=1)
+    weight = np.concatenate([np.zeros(truth.shape[1]), np.full(32, np.log(2042 / 32))])
     logits = whole / temperature + weight
     shares = np.exp(logits - logits.max(axis=1, keepdims=True))
     shares /= shares.sum(axis=1, keepdims=True)

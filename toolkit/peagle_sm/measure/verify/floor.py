@@ -43,9 +43,10 @@ class Floor:
     def words(self) -> str:
         """One sentence about the baseline."""
         if self.exact:
+            precision = f"{self.noise:.1g} nats" if self.noise else "the last digit"
             return (
                 f"the baseline equals itself in {self.prompts} of {self.prompts} prompts, at two batch "
-                f"shapes, and reads its own margins alike to {self.noise:.1g} nats: equality is demanded"
+                f"shapes, and reads its own margins alike to {precision}: equality is demanded"
             )
         return (
             f"the baseline differs from itself in {self.diverging} of {self.prompts} prompts and in its "

@@ -114,10 +114,10 @@ def _exact(
     if shape:
         said += f"; {counted(len(shape), 'answer')} contradict themselves"
     tokens = int(figures["tokens"])
+    excepted = f", a tie within {floor.tie:.1g} nats excepted" if floor.tie else ""
     power = (
-        f"{floor.words}. One altered, lost or doubled token anywhere in {tokens:,} is caught, a tie within "
-        f"{floor.tie:.1g} nats excepted; a fault that strikes by chance is met with 90% if it touches "
-        f"{percent(rate_found(tokens))} of tokens"
+        f"{floor.words}. One altered, lost or doubled token anywhere in {tokens:,} is caught{excepted}; "
+        f"one that strikes by chance is met with 90% if it touches {percent(rate_found(tokens))} of tokens"
     )
     examples = [*shape, *(_example(case, first_difference(case)) for case in wrong)]
     return Verdict(not wrong and not shape, said, power, figures, examples)

@@ -55,8 +55,9 @@ def judge_long_context(cases: Sequence[LongCase], floor: Floor) -> Verdict:
             figures[f"acceptance_length_at_{case.length}"] = case.candidate.acceptance_length
     longest = figures["longest_tokens"]
     said = f"{equal} of {counted(len(cases), 'prompt')} up to {longest:,.0f} tokens answered alike"
+    limit = floor.tie if floor.exact else floor.delta
     power = (
-        f"a gap above {floor.tie if floor.exact else floor.delta:.2g} nats on any of "
+        f"{f'a gap above {limit:.2g} nats' if limit else 'a difference'} on any of "
         f"{sum(len(case.candidate.ids) for case in cases)} tokens at {len(cases)} lengths is caught; "
         "faults that are rarer, or lie beyond the longest prompt, are not"
     )
