@@ -97,6 +97,14 @@ def test_what_the_baseline_cannot_do_is_undecided_and_never_a_pass(prompts: Path
     assert allowed.exit_code == 0
 
 
+def test_chats_of_one_s_own_are_verified_too(tmp_path: Path) -> None:
+    path = tmp_path / "chats.jsonl"
+    rows = [{"id": word, "messages": [{"role": "user", "content": word}]} for word in WORDS]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, document, stderr = verify(path, "", "--checks", "greedy,stop-strings")
+    assert (code, results(document)) == (0, {"greedy": True, "stop-strings": True}), stderr
+
+
 def test_an_engine_that_dies_in_a_check_is_told_with_the_check(prompts: Path, tmp_path: Path) -> None:
     out = tmp_path / "verify.jsonl"
     words = ("--checks", "greedy,json-schema,tool-calls", "--out", str(out))

@@ -10,7 +10,7 @@ import pytest
 
 from peagle_sm.measure.verify.answers import Answer, Scored
 from peagle_sm.measure.verify.floor import Floor
-from peagle_sm.measure.verify.greedy import GreedyCase, judge_greedy, shape_faults
+from peagle_sm.measure.verify.greedy import GreedyCase, ends_of, judge_greedy, shape_faults
 from peagle_sm.measure.verify.logprobs import judge_logprobs
 from peagle_sm.measure.verify.long_context import LongCase, judge_long_context
 from peagle_sm.measure.verify.sampled import judge_sampled
@@ -77,6 +77,13 @@ def test_a_small_run_says_that_rates_show_nothing() -> None:
 )
 def test_shapes_that_nothing_explains(answer: Answer, fault: str) -> None:
     assert fault in "; ".join(shape_faults(answer, frozenset({0}), 4))
+
+
+def test_a_model_may_have_several_end_tokens() -> None:
+    ended = Answer("", (1, 7), "stop", 7, 2)
+    assert shape_faults(ended, frozenset({0}), 4) == []
+    case = GreedyCase("p", *[Scored(ended, (-1.0, -1.0), (-2.0, -2.0))] * 3)
+    assert ends_of([case]) == {7}
 
 
 def test_sampling_is_undecided_when_the_baseline_fails_or_little_was_drawn() -> None:

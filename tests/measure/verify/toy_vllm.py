@@ -73,7 +73,6 @@ class Engine:
         return rng.choices(range(VOCABULARY), [math.exp(value / heat) for value in row])[0]
 
     def answer(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The whole answer; `_chunks` holds (text, ids) for a stream."""
         prompt = self.tokens_of(body)
         room = CONTEXT - len(prompt)
         if body["max_tokens"] > CONTEXT or room < 1:
@@ -101,12 +100,14 @@ class Engine:
                 reason, stop_reason = "stop", stop
                 break
         choice: dict[str, Any] = {"index": 0, "finish_reason": reason, "stop_reason": stop_reason}
-        choice |= {"text": text, "token_ids": ids, "prompt_token_ids": prompt}
+        choice |= {"text": text, "token_ids": ids}
         if body.get("logprobs"):
             choice["logprobs"] = self.reported(prompt, ids)
         if body.get("prompt_logprobs"):
             choice["prompt_logprobs"] = self.scored(prompt)
-        return {"choices": [choice], "usage": {"completion_tokens": len(ids)}}
+        whole: dict[str, Any] = {"choices": [choice], "usage": {"completion_tokens": len(ids)}}
+        (choice if "prompt" in body else whole)["prompt_token_ids"] = prompt  # as vLLM's two APIs do
+        return whole
 
     def demanded(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
         schema = body.get("response_format")

@@ -57,9 +57,16 @@ def judge_greedy(cases: Sequence[GreedyCase], floor: Floor, max_tokens: int) -> 
 
 
 def ends_of(cases: Sequence[GreedyCase]) -> frozenset[int]:
-    """The tokens with which the baseline ends an answer of its own accord."""
+    """The tokens with which the baseline ends an answer of its own accord.
+
+    vLLM names a token in ``stop_reason`` where a model has several that end it; a string there was asked for.
+    """
     own = (scored.answer for case in cases for scored in (case.first, case.repeat))
-    return frozenset(a.ids[-1] for a in own if a.ids and a.finish_reason == "stop" and a.stop_reason is None)
+    return frozenset(a.ids[-1] for a in own if a.ids and _ended_itself(a))
+
+
+def _ended_itself(answer: Answer) -> bool:
+    return answer.finish_reason == "stop" and not isinstance(answer.stop_reason, str)
 
 
 def shape_faults(answer: Answer, ends: frozenset[int], max_tokens: int) -> list[str]:
@@ -69,8 +76,8 @@ def shape_faults(answer: Answer, ends: frozenset[int], max_tokens: int) -> list[
         found.append(f"usage counts {answer.output_tokens} tokens, {count} came")
     if answer.finish_reason == "length" and count != max_tokens:
         found.append(f"ended for length after {count} of {max_tokens} tokens")
-    own_end = answer.finish_reason == "stop" and answer.stop_reason is None
-    if own_end and ends and count and answer.ids[-1] not in ends:
+    known = ends | {answer.stop_reason}
+    if _ended_itself(answer) and ends and count and answer.ids[-1] not in known:
         found.append(f"ended after {count} tokens without an end token")
     if any(token in ends for token in answer.ids[:-1]):
         found.append("went on after an end token")
