@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from peagle_sm.core.errors import EngineError, SpecError
 from peagle_sm.local.aiperf_env import aiperf_version, ensure_aiperf
@@ -55,6 +56,7 @@ class Said:
     errors: int
     cpu_us_per_chunk: float | None = None
     lag_p99_ms: float | None = None
+    ended: float | None = None  #: of the last answer
     whole_run: bool = True  #: tokens by the time from the first request to the last chunk; else of the window
 
 
@@ -136,8 +138,9 @@ class Bench:
         """
         with _server(self._server, self._gap_ms) as url:
             said = self._runners[name](url, concurrency)
-            with urllib.request.urlopen(f"{url}/truth?since={said.since!r}&until={said.until!r}") as answer:
-                truth = json.load(answer)
+            truth = _truth(url, said.since, said.until)
+            # Latencies are of whole answers, the last of which end after the window.
+            latencies = _truth(url, said.since, said.ended or said.until)
         seconds = said.until - said.since
         if said.whole_run:
             seconds = truth["last_chunk_at"] - truth["first_request_at"]
@@ -146,8 +149,8 @@ class Bench:
             concurrency,
             said,
             otps=truth["tokens"] / seconds,
-            itl_p99_ms=truth["gap_ms"]["p99"],
-            ttft_p99_ms=truth["ttft_ms"]["p99"],
+            itl_p99_ms=latencies["gap_ms"]["p99"],
+            ttft_p99_ms=latencies["ttft_ms"]["p99"],
             load=load_now(),
         )
 
@@ -246,8 +249,15 @@ def _ours(target: Target, concurrency: int) -> Said:
         sum(point.errors.values()),
         point.client.cpu_us_per_chunk,
         point.client.lag_p99_ms,
+        ended=max(record.done_s for record in run.records),
         whole_run=False,
     )
+
+
+def _truth(url: str, since: float, until: float) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{url}/truth?since={since!r}&until={until!r}") as answer:
+        told: dict[str, Any] = json.load(answer)
+        return told
 
 
 class _Counting(asyncio.Protocol):
