@@ -80,6 +80,7 @@ def verify(
     from peagle_sm.measure.endpoint_arm import is_url
 
     wanted = _chosen(checks)
+    _demand_free(out)
     chosen = setup.QUICK if quick else Options()
     options = replace(chosen, max_tokens=max_tokens or chosen.max_tokens, concurrency=concurrency, seed=seed)
     at_most = setup.QUICK_PROMPTS if quick else setup.PROMPTS
@@ -143,6 +144,14 @@ def _chosen(checks: str | None) -> tuple[str, ...]:
             next_step="correct the names, or leave --checks out for all of them",
         )
     return tuple(name for name in known if name in asked)
+
+
+def _demand_free(out: Path | None) -> None:
+    """A verification is not resumed: what was found before and after a change must not be mixed."""
+    from peagle_sm.core.errors import SpecError
+
+    if out is not None and out.exists() and out.stat().st_size:
+        raise SpecError(f"{out} exists already", next_step="give another file (--out), or remove that one")
 
 
 def _announce(state: State, mine: Side, plain: Side, tokens: int) -> None:
