@@ -42,7 +42,22 @@ def job(options: argparse.Namespace, reporter: Reporter) -> int:
     bench = Bench(options.server, options.gap_ms, reporter.say, wanted)
     readings: list[Reading] = []
     floors: dict[int, list[float]] = {}
+    text = ""
     before = provenance.load_now()
+
+    def write() -> str:
+        text = page(
+            readings,
+            floors=floors,
+            versions=bench.versions,
+            machine=provenance.machine(),
+            load=(before, provenance.load_now()),
+            gap_ms=options.gap_ms,
+            command="scripts/bench-clients " + " ".join(sys.argv[1:]),
+        )
+        options.page.write_text(text, encoding="utf-8")
+        return text
+
     with reporter.phase("clients"):
         for turn in range(options.rounds):
             for concurrency in concurrencies:
@@ -51,16 +66,7 @@ def job(options: argparse.Namespace, reporter: Reporter) -> int:
                     reading = bench.read(name, concurrency)
                     reporter.say(f"   c={concurrency} {reading.line}")
                     readings.append(reading)
-    text = page(
-        readings,
-        floors=floors,
-        versions=bench.versions,
-        machine=provenance.machine(),
-        load=(before, provenance.load_now()),
-        gap_ms=options.gap_ms,
-        command="scripts/bench-clients " + " ".join(sys.argv[1:]),
-    )
-    options.page.write_text(text, encoding="utf-8")
+            text = write()  # after each round, so that Ctrl-C keeps those that are whole
     print(text)
     return 0
 
