@@ -22,18 +22,15 @@ def refuse_what_would_break(config: VllmConfig) -> None:
     Raises:
         ValueError: with what to set instead.
     """
-    speculative = config.speculative_config
     if config.use_v2_model_runner:
         raise ValueError("PEAGLE_SM_RUNTIME_K: needs VLLM_USE_V2_MODEL_RUNNER=0")
     if config.parallel_config.data_parallel_size > 1:
         raise ValueError("PEAGLE_SM_RUNTIME_K: data parallel ranks would disagree on K; use one")
-    graphs = config.compilation_config.cudagraph_mode.has_full_cudagraphs()
-    if graphs and not speculative.uses_dynamic_speculative_decoding():
+    if config.compilation_config.cudagraph_mode.has_full_cudagraphs():
         # A full CUDA graph holds one number of tokens per request; vLLM leaves them out when K is dynamic.
         raise ValueError(
-            "PEAGLE_SM_RUNTIME_K: full CUDA graphs hold one K; add to the speculative config "
-            f'"num_speculative_tokens_per_batch_size": [[1, {config.scheduler_config.max_num_seqs}, '
-            f"{speculative.num_speculative_tokens}]]"
+            "PEAGLE_SM_RUNTIME_K: full CUDA graphs hold one K; set "
+            'SM_VLLM_COMPILATION_CONFIG={"cudagraph_mode": "PIECEWISE"} (serving.env in the spec)'
         )
 
 
