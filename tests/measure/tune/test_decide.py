@@ -33,6 +33,7 @@ def test_a_wide_interval_does_not_excuse_a_bad_k() -> None:
     wide = prediction({1: 80.0, 5: 100.0}, 0.15)
     assert wide.ratio(1, 5)[2] > 1  # the interval does not exclude it
     assert choose(wide).k == 5
+    assert "not settled: K=1 not excluded" in choose(wide).reason
     assert expected_loss(wide, 1) > expected_loss(wide, 5)
 
 

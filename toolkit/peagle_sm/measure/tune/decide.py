@@ -13,7 +13,7 @@ from peagle_sm.measure.tune.predict import Prediction
 CHOICE_SHARE = 0.95
 #: … and while it gives away at most so much more than the best one, as a share of the rate, on average.
 #: Without this bound a wide interval would excuse any K: the fewer the readings, the worse the choice.
-CHOICE_LOSS = 0.003
+CHOICE_LOSS = 0.005
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,20 @@ class Choice:
     expected_best: int
     ratio: tuple[float, float, float]
     expected_loss: float  #: the share of the best rate given away on average, as far as is known
+    open_ks: tuple[int, ...] = ()  #: smaller K that the interval does not exclude; they would cost too much
 
     @property
     def reason(self) -> str:
         """Why this K, in words."""
         if self.k == self.expected_best:
-            return f"K={self.k} has the highest expected rate, and every smaller K is excluded"
+            best = f"K={self.k} has the highest expected rate"
+            if not self.open_ks:
+                return f"{best}, and every smaller K is excluded"
+            named = ", ".join(map(str, self.open_ks))
+            return (
+                f"{best}; not settled: K={named} not excluded, but giving away over {CHOICE_LOSS:.1%} more on "
+                "average (measure more to settle it)"
+            )
         mean, low, high = self.ratio
         return (
             f"K={self.k} reaches {mean:.3f} [{low:.3f}, {high:.3f}] of the rate expected at "
@@ -48,9 +56,14 @@ def choose(prediction: Prediction, share: float = CHOICE_SHARE, loss: float = CH
     for k in sorted(prediction.ks):
         equal = prediction.ratio(k, best, share)[2] >= 1.0 and expected_loss(prediction, k) <= most
         if k == best or equal:
-            return Choice(
-                prediction.concurrency, k, best, prediction.ratio(k, best), expected_loss(prediction, k)
+            still_open = tuple(
+                other
+                for other in prediction.ks
+                if other < k and prediction.ratio(other, best, share)[2] >= 1.0
             )
+            loss_here = expected_loss(prediction, k)
+            ratio = prediction.ratio(k, best)
+            return Choice(prediction.concurrency, k, best, ratio, loss_here, still_open)
     raise AssertionError("the best K is one of them")
 
 
