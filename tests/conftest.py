@@ -12,10 +12,13 @@ import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from tests.local.serving import Server
 
 # Two shared cores make single examples slow at random, so a deadline would only find the machine's load.
 settings.register_profile(
@@ -96,6 +99,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def root() -> Path:
     """The repository's root."""
     return Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The one local server of a run, with scripted engines: tests use names of their own."""
+    from tests.local.serving import running_server
+
+    yield from running_server(tmp_path_factory.mktemp("weights"))
 
 
 @pytest.fixture

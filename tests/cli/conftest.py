@@ -9,9 +9,7 @@ import pytest
 from click.testing import Result
 
 from tests.cli.running import run
-from tests.local.conftest import Server, server
-
-__all__ = ["server"]
+from tests.local.serving import Server
 
 Run = Callable[..., Result]
 

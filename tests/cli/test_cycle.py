@@ -10,7 +10,7 @@ import pytest
 
 from peagle_sm.core.catalog import load_catalog
 from tests.cli.conftest import Run
-from tests.local.conftest import Server
+from tests.local.serving import Server
 
 Spec = Callable[..., str]
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.cli.running import run
-from tests.local.conftest import Server
+from tests.local.serving import Server
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,7 @@ def test_from_installation_to_nothing_left(peagle: Run, server: Server, spec: Ca
     deployed = peagle("deploy", spec("watched"), "--yes", "--format", "quiet")
     assert deployed.exit_code == 0, deployed.stderr
     dry = _json(peagle("guard", "sweep", "--dry-run", "--format", "json"))
-    assert [(row["name"], row["owner"]) for row in dry["endpoints"]] == [("watched", "direct")]
+    assert [(row["name"], row["owner"]) for row in dry["endpoints"]] == [("watched", "direct")], dry
     shown = peagle("guard", "sweep")
     assert (shown.exit_code, "watched" in shown.stdout) == (0, True)
     known = _json(peagle("guard", "status", "--format", "json"))

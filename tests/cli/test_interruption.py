@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.cli.conftest import Run
-from tests.local.conftest import Server
+from tests.local.serving import Server
 
 pytestmark = pytest.mark.slow
 

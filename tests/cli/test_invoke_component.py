@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.cli.conftest import Run
-from tests.local.conftest import Server
+from tests.local.serving import Server
 from tests.local.test_component_services import Host
 
 pytestmark = pytest.mark.slow

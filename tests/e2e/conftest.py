@@ -11,9 +11,6 @@ import pytest
 
 from peagle_sm.local.engine_env import ensure_environment
 from peagle_sm.local.paths import cache_dir
-from tests.local.conftest import server
-
-__all__ = ["server"]
 
 # Every package, so that a new version of one of them changes nothing here. Its pins clash with the toolkit's.
 AWS_CLI = (

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.local.conftest import IMAGE, Server, eventually
+from tests.local.serving import IMAGE, Server, eventually
 
 pytestmark = pytest.mark.slow
 NAME = "by-the-aws-cli"

@@ -17,7 +17,7 @@ from peagle_sm.measure.managed_place import find_place
 from peagle_sm.measure.records import Load
 from peagle_sm.measure.workloads import load_workload
 from peagle_sm.service.events import Pacing
-from tests.local.conftest import Server
+from tests.local.serving import Server
 
 pytestmark = pytest.mark.slow
 CHUNKS = 6

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local.conftest import Server
+from tests.local.serving import Server
 
 
 def policy(bucket: str, **statement: Any) -> str:

@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from peagle_sm.local import lifecycle
-from tests.local.conftest import IMAGE, Server, body, eventually
+from tests.local.serving import IMAGE, Server, body, eventually
 from tests.local.test_front_services import read
 
 ARMS = ("arm-baseline", "arm-p-eagle")

@@ -17,7 +17,7 @@ from botocore.eventstream import EventStreamBuffer
 from botocore.exceptions import ClientError, EventStreamError
 
 from peagle_sm.local import client
-from tests.local.conftest import Server, body, eventually
+from tests.local.serving import Server, body, eventually
 
 EVENT = 'data: {{"choices": [{{"index": 0, "text": "token{} "}}]}}\n\n'
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local.conftest import IMAGE, Server, eventually
+from tests.local.serving import IMAGE, Server, eventually
 
 
 def test_an_endpoint_comes_up_is_described_and_goes(server: Server, sagemaker: Any) -> None:
@@ -145,7 +145,7 @@ def test_the_seed_can_be_used_as_it_is(server: Server) -> None:
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
 def test_s3_keeps_what_it_is_given_under_either_name(server: Server, host: str) -> None:
-    from tests.local.conftest import client_at
+    from tests.local.serving import client_at
 
     s3 = client_at(f"http://{host}:{server.status.port}", "s3")
     s3.create_bucket(Bucket=f"mine-{host.replace('.', '-')}")

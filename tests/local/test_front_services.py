@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from peagle_sm.core.errors import NotFound, SpecError
 from peagle_sm.local import lifecycle
-from tests.local.conftest import Server, body, eventually
+from tests.local.serving import Server, body, eventually
 
 
 def query(endpoint: str, name: str, stat: str, namespace: str = "AWS/SageMaker") -> dict[str, Any]:

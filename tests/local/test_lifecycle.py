@@ -20,7 +20,7 @@ from peagle_sm.local import lifecycle, state
 from peagle_sm.local.state import Process, ServerState
 from peagle_sm.local.status import LocalStatus
 from tests.local import stand_in_server
-from tests.local.conftest import IMAGE, Server, client_at, eventually
+from tests.local.serving import IMAGE, Server, client_at, eventually
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local.conftest import Server
+from tests.local.serving import Server
 
 _ROLE = "arn:aws:iam::123456789012:role/peagle-local"
 

@@ -11,10 +11,8 @@ import pytest
 from peagle_sm.aws.session import LocalTarget, Session, make_session
 from peagle_sm.core.errors import NotFound, ServiceFault, SpecError
 from peagle_sm.service import Endpoint
-from tests.local.conftest import Server, server
+from tests.local.serving import Server
 from tests.local.test_component_services import Host
-
-__all__ = ["server"]
 
 pytestmark = pytest.mark.slow
 

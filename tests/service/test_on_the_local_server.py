@@ -26,13 +26,13 @@ from peagle_sm.core.errors import (
 )
 from peagle_sm.core.spec import EndpointSpec
 from peagle_sm.service import Endpoint, Event, Pacing, delete, deploy, leftovers, list_endpoints, status
-from tests.local.conftest import Server, eventually, server  # noqa: F401
+from tests.local.serving import Server, eventually
 
 _numbers = itertools.count(1)
 
 
 @pytest.fixture
-def local(server: Server) -> Session:  # noqa: F811
+def local(server: Server) -> Session:
     return make_session(local=LocalTarget.from_status(server.status.to_dict()))
 
 
@@ -202,7 +202,7 @@ def test_two_ctrl_c_hand_the_endpoint_to_its_lifetime_limit_which_really_ends_it
     assert not [one for one in leftovers(local) if spec.name in one]
 
 
-def test_one_call_from_a_notebook(server: Server) -> None:  # noqa: F811
+def test_one_call_from_a_notebook(server: Server) -> None:
     spec = _spec(invoke="sse").model_dump(exclude_defaults=True)
     target = LocalTarget.from_status(server.status.to_dict())
     assert peagle_sm.plan(spec, local=target).usd_per_hour == 0.0

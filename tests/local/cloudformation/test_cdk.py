@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from peagle_sm.local.status import ACCOUNT, REGION
-from tests.local.conftest import Server
+from tests.local.serving import Server
 
 ROOT = Path(__file__).parents[3]
 CDK = ROOT / "node_modules" / ".bin" / "cdk"

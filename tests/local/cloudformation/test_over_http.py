@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local.conftest import Server
+from tests.local.serving import Server
 
 QUEUE = {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": {"Ref": "Name"}, "VisibilityTimeout": 30}}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.local.conftest import Server
+from tests.local.serving import Server
 
 _numbers = itertools.count(1)
 

@@ -14,8 +14,8 @@ from botocore.config import Config
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from peagle_sm.local import lifecycle
-from tests.local.conftest import Server, eventually
 from tests.local.lambdas.conftest import Deployed, zipped
+from tests.local.serving import Server, eventually
 
 ECHO = """
 import os

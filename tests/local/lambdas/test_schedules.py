@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from peagle_sm.local import lifecycle
-from tests.local.conftest import Server
 from tests.local.lambdas.conftest import Deployed
+from tests.local.serving import Server
 
 # Notes the time it was given, and makes a schedule of its own, which needs the scheduler's ear at once.
 SWEEPER = """

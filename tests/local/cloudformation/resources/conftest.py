@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.local.cloudformation.resources import Created, ResourceContext, handler_for
-from tests.local.conftest import Server, client_at
+from tests.local.serving import Server, client_at
 
 
 @cache

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from peagle_sm.local.cloudformation.resources import ResourceFailure
 from tests.local.cloudformation.resources.conftest import Stack
-from tests.local.conftest import Server
+from tests.local.serving import Server
 
 POLICY = {
     "Version": "2012-10-17",

@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 
 from peagle_sm.local.cloudformation.resources import Created, ResourceFailure
 from tests.local.cloudformation.resources.conftest import Stack
-from tests.local.conftest import IMAGE, Server
+from tests.local.serving import IMAGE, Server
 
 
 class Fleet:

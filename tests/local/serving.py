@@ -1,0 +1,137 @@
+"""A real local server on a real port, with scripted engines behind it, for boto3 over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+from peagle_sm.local import spawn
+from peagle_sm.local.assembly import Options
+from peagle_sm.local.control import Timing
+from peagle_sm.local.dataplane import Limits
+from peagle_sm.local.server import serve
+from peagle_sm.local.status import LocalStatus
+from tests.local.scripted_engine import ScriptedLauncher
+
+IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:0.32.0-cpu"
+FAST = Timing(poll_s=0.02, watch_s=0.05, rolling_back_s=0.05, deleting_s=0.05)
+# Short enough to be waited for.
+LIMITS = Limits(invoke_s=4.0, stream_s=3.0)
+
+_numbers = itertools.count(1)
+
+
+def client_at(url: str, service: str, **more: Any) -> Any:
+    """A boto3 client for a local server, without retries, so that errors are seen as they are."""
+    options = {
+        "region_name": "us-east-1",
+        "aws_access_key_id": "local",
+        "aws_secret_access_key": "local",
+        **more,
+    }
+    config = Config(retries={"max_attempts": 1, "mode": "standard"}, read_timeout=30)
+    return boto3.client(service, endpoint_url=url, config=config, **options)  # type: ignore[call-overload]
+
+
+@dataclass
+class Server:
+    """A running server and shorthand for what tests ask of it."""
+
+    status: LocalStatus
+
+    @property
+    def url(self) -> str:
+        return self.status.endpoint_url
+
+    def client(self, service: str, **more: Any) -> Any:
+        return client_at(self.url, service, **more)
+
+    def create(self, name: str | None = None, **environment: str) -> str:
+        """Create model, config and endpoint; return their common name at once."""
+        name = name or f"e{next(_numbers)}"
+        sagemaker = self.client("sagemaker")
+        sagemaker.create_model(
+            ModelName=name,
+            ExecutionRoleArn=self.status.role_arn,
+            PrimaryContainer={"Image": IMAGE, "Environment": environment},
+        )
+        variant = {"VariantName": "AllTraffic", "ModelName": name, "InstanceType": "ml.g7e.2xlarge"}
+        sagemaker.create_endpoint_config(
+            EndpointConfigName=name, ProductionVariants=[{**variant, "InitialInstanceCount": 1}]
+        )
+        sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
+        return name
+
+    def deploy(self, **environment: str) -> str:
+        """Create an endpoint and wait until it is InService; return its name."""
+        name = self.create(**environment)
+        self.until(name, "InService")
+        return name
+
+    def until(self, name: str, status: str) -> dict[str, Any]:
+        sagemaker = self.client("sagemaker")
+
+        def reached() -> Any:
+            found = sagemaker.describe_endpoint(EndpointName=name)
+            return found if found["EndpointStatus"] == status else None
+
+        return dict(eventually(reached))
+
+
+def eventually(condition: Callable[[], Any], seconds: float = 30) -> Any:
+    """Wait until the condition gives something true, and return that."""
+    limit = time.monotonic() + seconds
+    while True:
+        found = condition()
+        if found:
+            return found
+        assert time.monotonic() < limit, f"not reached within {seconds} s; last seen: {found!r}"
+        time.sleep(0.02)
+
+
+def body(**script: object) -> bytes:
+    """A request that tells a scripted engine what to do."""
+    return json.dumps({"script": {key: str(value) for key, value in script.items()}}).encode()
+
+
+def _weights(directory: Path) -> Path:
+    """Files that stand in for the stand-in weights, so that the seed has something to upload."""
+    for part in ("target", "eagle3", "p-eagle"):
+        (directory / part).mkdir(parents=True)
+        (directory / part / "config.json").write_text(json.dumps({"part": part}))
+    return directory
+
+
+def running_server(folder: Path) -> Iterator[Server]:
+    """Start a server in a thread of this process, and end it; moto has one state a process: one at a time."""
+    loop = asyncio.new_event_loop()
+    stop = asyncio.Event()
+    ready: list[LocalStatus] = []
+    options = Options(
+        port=spawn.free_port(),
+        engine_python=Path("unused"),
+        embedded=True,
+        weights=_weights(folder),
+        limits=LIMITS,
+        timing=FAST,
+        make_launcher=lambda python, fetch: ScriptedLauncher(),
+    )
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve(options, ready.append, stop)))
+    thread.start()
+    eventually(lambda: ready or not thread.is_alive(), seconds=120)
+    assert ready, "the server ended before it answered"
+    yield Server(ready[0])
+    loop.call_soon_threadsafe(stop.set)
+    thread.join(timeout=60)
+    loop.close()
+    assert not thread.is_alive()
