@@ -36,8 +36,8 @@ class Choice:
                 return f"{best}, and every smaller K is excluded"
             named = ", ".join(map(str, self.open_ks))
             return (
-                f"{best}; not settled: K={named} not excluded, but giving away over {CHOICE_LOSS:.1%} more on "
-                "average (measure more to settle it)"
+                f"{best}; not settled: K={named} not excluded, but giving away over {CHOICE_LOSS:.1%} more "
+                "on average (measure more to settle it)"
             )
         mean, low, high = self.ratio
         return (
