@@ -16,7 +16,7 @@ _WORD = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, 
 
 
 @given(
-    name=st.text("abcXYZ019-_.~ ä/", min_size=1, max_size=20),
+    name=st.text("abcXYZ019-_~ ä", min_size=1, max_size=20),  # no dots: botocore resolves a path of them
     body=st.binary(max_size=200),
     secret=_WORD,
     token=st.none() | _WORD,

@@ -148,25 +148,27 @@ def _inside(records: Iterable[RequestRecord], window: Window) -> tuple[float, in
         within = _chunks_inside(record, window)
         chunks += within
         if record.error is None:
-            ended += window.start_s < record.done_s <= window.end_s
+            ends_inside = window.start_s < record.done_s <= window.end_s
+            ended += ends_inside
             if record.chunks:
                 tokens += (record.output_tokens or 0) * within / record.chunks
-            elif window.start_s <= record.done_s <= window.end_s:
+            elif ends_inside:
                 tokens += record.output_tokens or 0  # tokens that show as no text, such as a lone stop token
     return tokens, chunks, ended
 
 
 def _chunks_inside(record: RequestRecord, window: Window) -> int:
+    """Chunks after the window's begin and up to its end; what arrived at its very begin belongs before it."""
     if record.first_s is None or record.last_s is None:
         return 0
-    if window.start_s <= record.first_s and record.last_s <= window.end_s:
+    if window.start_s < record.first_s and record.last_s <= window.end_s:
         return record.chunks
-    if record.last_s < window.start_s or record.first_s > window.end_s:
+    if record.last_s <= window.start_s or record.first_s > window.end_s:
         return 0
     at, count = record.first_s, 0
     for gap in (0.0, *record.gaps_ms):
         at += gap / 1000
-        count += window.start_s <= at <= window.end_s
+        count += window.start_s < at <= window.end_s
     return count
 
 
