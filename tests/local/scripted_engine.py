@@ -138,7 +138,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def _event(self, how: str, text: str, **more: object) -> None:
         said = {"delta": {"content": text}} if how == "chat" else {"text": text}
-        event = {"object": "chat.completion.chunk", "choices": [{"index": 0, **said, **more}]}
+        kind = {"object": "chat.completion.chunk"} if how == "chat" else {}
+        event = {**kind, "choices": [{"index": 0, **said, **more}]}
         self._chunk(f"data: {json.dumps(event)}\n\n".encode())
 
     def _chunk(self, data: bytes) -> None:
