@@ -48,6 +48,17 @@ Endpoints:
   resume      Bring a paused endpoint back and follow it until it serves.
   delete      Delete endpoints and all that belongs to them, and prove it.
 
+Measuring:
+  bench       Measure an endpoint under load.
+  compare     Compare endpoints, or modes of one spec: which is faster, and can
+              the data tell.
+  tune        Find the best num_speculative_tokens (K) for each concurrency, and
+              the best mode.
+  verify      Check that an endpoint's answers are the target's own.
+  cost        Turn results into money: USD per million output tokens at each
+              measured load.
+  report      Show what results files say: a summary here, a page, or Markdown.
+
 Account and region:
   guard       Install, watch and remove what turns off unused endpoints.
 

@@ -45,8 +45,8 @@ def invoke(session: Session, function: str, payload: Mapping[str, Any]) -> dict[
             f"{function} answered {text[:200]!r}, which is no JSON object.",
             operation="Invoke",
             code="BadAnswer",
-            next_step=f"Update the guard with `peagle-sm guard install{session.command_flags()}`, or look at the "
-            "function's log.",
+            next_step=f"Update the guard with `peagle-sm guard install{session.command_flags()}`, or look at "
+            "the function's log.",
             details={"function": function},
         )
     return told

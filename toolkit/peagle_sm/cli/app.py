@@ -163,7 +163,7 @@ ENTRIES = (
     Entry(
         "tune",
         f"{_COMMANDS}.tune:tune",
-        "Find the best num_speculative_tokens and mode, and write it into the spec.",
+        "Find the best num_speculative_tokens (K) for each concurrency, and the best mode.",
         "Measuring",
     ),
     Entry(
@@ -183,12 +183,6 @@ ENTRIES = (
         f"{_COMMANDS}.report:report",
         "Show what results files say: a summary here, a page, or Markdown.",
         "Measuring",
-    ),
-    Entry(
-        "guard",
-        f"{_COMMANDS}.guard:guard",
-        "Install, watch and remove what turns off unused endpoints.",
-        "Guard",
     ),
     Entry(
         "guard",
