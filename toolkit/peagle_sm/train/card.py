@@ -50,6 +50,12 @@ a prompt of {prompt_tokens} tokens from the corpus and the target's own greedy c
   planted that finds the anchor and that copies from where the text stood before
   (`peagle_sm/train/warm_start.py`).
 """
+_FURTHER = """Then both went on on one {device}, {steps:,} steps of {documents_a_step} rollouts each, from
+{rollouts:,} rollouts behind whole docstrings and cut files: prompts of up to 320 tokens, and 176 of the
+target's own (`python -m peagle_sm.train.device`). EAGLE-3 was unrolled {unrolled} deep, in {eagle3_minutes}
+minutes, P-EAGLE trained over {depths} depths, in {peagle_minutes}, both at once. The loss: cross-entropy with
+the target's distribution and, half and half, with its most likely token; Muon, rate {rate}, seed {seed}.
+"""
 _TITLES = {
     "target": "tiny-code: the small target",
     "eagle3": "tiny-code-eagle3: the EAGLE-3 head",
@@ -86,6 +92,13 @@ def head_section(facts: dict[str, Any], rollouts: dict[str, Any]) -> str:
     )
 
 
+def further_section(facts: dict[str, dict[str, Any]]) -> str:
+    """How the heads went on, on an accelerator."""
+    shared = {name: value for name, value in facts["p-eagle"].items() if name != "minutes"}
+    minutes = {"eagle3_minutes": facts["eagle3"]["minutes"], "peagle_minutes": facts["p-eagle"]["minutes"]}
+    return _FURTHER.format(**shared, **minutes)
+
+
 def acceptance_section(bench: dict[str, Any]) -> str:
     """Acceptance, from the result file of ``scripts/bench-modes``."""
     lines = ["## Acceptance, in vLLM on a CPU, temperature 0", ""]
@@ -106,6 +119,8 @@ def card(part: str, work: dict[str, dict[str, Any]], bench: dict[str, Any] | Non
     sections = [f"{matter}\n# {_TITLES[part]}\n\n{_NOTE}"]
     if part != "target":
         sections.append(head_section(work["heads"], work["rollouts"]))
+        if "device" in work:
+            sections.append(further_section(work["device"]))
     sections.append(target_section(work["target"], work["corpus"]))
     if bench is not None:
         sections.append(acceptance_section(bench))
@@ -119,7 +134,9 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--bench", type=Path, help="results/bench-modes.json, for the acceptance")
     options = parser.parse_args()
-    names = ("corpus", "target", "rollouts", "heads")
+    names = ["corpus", "target", "rollouts", "heads"]
+    # Only where the heads went on to an accelerator.
+    names += [name for name in ("device",) if (options.work / f"{name}.json").is_file()]
     work = {name: json.loads((options.work / f"{name}.json").read_text()) for name in names}
     bench = json.loads(options.bench.read_text()) if options.bench else None
     for part in _TITLES:
