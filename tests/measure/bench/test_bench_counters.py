@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import boto3
 import pytest
@@ -105,3 +106,29 @@ def test_each_arm_has_the_source_that_can_tell() -> None:
     assert engine_source(place, arm(mode="none", num_speculative_tokens=None)) is None
     assert engine_source(place, arm(component="c")) is None
     assert engine_source(None, arm()) is None
+
+
+class Local:
+    """A session with a local server that notes which of its own pages are read."""
+
+    is_local = True
+    local = None
+
+    def __init__(self) -> None:
+        self.pages: list[str] = []
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def admin_text(self, path: str) -> str:
+        self.pages.append(path)
+        return "vllm:spec_decode_num_drafts_total 5\n"
+
+
+def test_a_component_s_counters_are_read_at_its_endpoint() -> None:
+    place: Any = Local()
+    for one in (arm(), arm(component="c")):
+        source = engine_source(place, one)
+        assert source is not None
+        assert source.drafts is True
+    assert place.pages == ["endpoints/demo/metrics", "endpoints/demo/metrics?component=c"]

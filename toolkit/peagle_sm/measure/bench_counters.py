@@ -15,6 +15,7 @@ from peagle_sm.core.errors import PeagleError
 from peagle_sm.measure.acceptance import Counters, from_counters, read_counters, read_log_line
 from peagle_sm.measure.endpoint_arm import read_url
 from peagle_sm.measure.records import Acceptance, ArmRecord
+from peagle_sm.service import Endpoint
 
 #: vLLM logs every 10 s, and CloudWatch shows a line some seconds later.
 LOG_DELAY_S = 20.0
@@ -108,7 +109,7 @@ def engine_source(
     if session is None:
         return None
     if session.is_local:
-        return Scraped(lambda: session.admin_text(f"endpoints/{arm.component or arm.endpoint}/metrics"))
+        return Scraped(lambda: Endpoint(arm.endpoint, session).metrics(arm.component))
     if arm.mode == "none" or not arm.num_speculative_tokens or arm.component is not None:
         return None  # a component logs to a group of its own, which `since` does not read
     return Logged(session, arm.endpoint, arm.num_speculative_tokens, sleep)

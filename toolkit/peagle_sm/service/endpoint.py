@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from peagle_sm.aws import control, runtime
 from peagle_sm.aws.runtime import Completion, TokenStream
@@ -127,13 +128,14 @@ class Endpoint:
             pacing=self._pacing,
         )
 
-    def metrics(self) -> str:
-        """Return the engine's Prometheus text; only from the local SageMaker.
+    def metrics(self, component: str | None = None) -> str:
+        """Return the Prometheus text of the engine, or of a component's; only from the local SageMaker.
 
         Raises:
             EngineError: on AWS, or when the local server does not answer.
         """
-        return self.session.admin_text(f"endpoints/{self.name}/metrics")
+        asked = "" if component is None else f"?component={quote(component)}"
+        return self.session.admin_text(f"endpoints/{quote(self.name)}/metrics{asked}")
 
 
 def connect(name: str, *, session: Session, pacing: Pacing | None = None) -> Endpoint:

@@ -129,10 +129,7 @@ class EndpointSide:
         if not self.endpoint.session.is_local:
             return None  # SageMaker passes on /invocations alone
         try:
-            if self.arm.component is None:
-                return read_scrape(self.endpoint.metrics())
-            path = f"endpoints/{self.endpoint.name}/metrics?component={self.arm.component}"
-            return read_scrape(self.endpoint.session.admin_text(path))
+            return read_scrape(self.endpoint.metrics(self.arm.component))
         except PeagleError:
             return None
 
