@@ -10,7 +10,7 @@ from peagle_sm.cli.compare_text import render_outcome, verdict
 from peagle_sm.measure.compare.run import Outcome
 from peagle_sm.measure.records import ClientHealth, Header, Interval
 from peagle_sm.measure.result_file import Results
-from tests.measure.compare.test_notes import ARM, FINE, SLOW, comparison, point
+from tests.measure.compare.test_notes import ARM, FINE, LATE, SLOW, comparison, point
 
 
 @pytest.mark.parametrize(
@@ -28,14 +28,19 @@ def test_verdicts(low: float, high: float, more: dict[str, bool], said: str) -> 
     assert verdict(comparison(low, high, **more)) == said
 
 
-@pytest.mark.parametrize(("client", "latency"), [(FINE, "-"), (SLOW, "withheld")])
-def test_the_whole_of_it(client: ClientHealth, latency: str) -> None:
+def shown(client: ClientHealth) -> list[str]:
+    """The lines of an outcome with one point of such a client, and one comparison on it."""
     header = Header("run", "compare", {}, {}, stand_in_weights=True)
     row = comparison(1.1, 1.3, deployments=1, categories={"code": Interval(1.2, 0.9, 1.5)})
-    results = Results(header, arms=(ARM,), points=(point(client),), comparisons=(row,))
+    results = Results(header, arms=(ARM,), points=(point(client, ttft=12.0),), comparisons=(row,))
     text = render_outcome(Outcome(Path("r.jsonl"), results, ("mind this",)))
-    lines = [" ".join(line.split()) for line in text.splitlines()]
-    assert lines[1] == f"c=1 p-eagle p-eagle 7 9 0 1.0 - {latency} {latency}"
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize(("client", "mark"), [(FINE, ""), (LATE, " *")])
+def test_the_whole_of_it(client: ClientHealth, mark: str) -> None:
+    lines = shown(client)
+    assert lines[1] == f"c=1 p-eagle p-eagle 7 9 0 1.0 - 12.00{mark} -"
     interval = "[1.100, 1.300] over 9 prompts, this deployment only"
     assert lines[4] == f"c=1 p-eagle over none 1.200 {interval} - - p-eagle is faster"
     assert lines[8] == "c=1 p-eagle over none code 1.200 [0.900, 1.500] no difference shown"
@@ -45,3 +50,10 @@ def test_the_whole_of_it(client: ClientHealth, latency: str) -> None:
         "",
         "results: r.jsonl",
     ]
+
+
+def test_what_a_client_in_the_way_measured_is_withheld_with_its_ratio() -> None:
+    lines = shown(SLOW)
+    assert lines[1] == "c=1 p-eagle p-eagle 7 9 0 withheld withheld withheld withheld"
+    assert lines[4] == "c=1 p-eagle over none withheld - - - see the note"
+    assert not any("1.2" in line for line in lines)

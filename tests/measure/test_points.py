@@ -133,20 +133,31 @@ def test_percentiles_are_those_of_numpy(values: list[float]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("usage", "words"),
+    ("usage", "words", "bottleneck"),
     [
-        (ClientUsage((0.1,), cpu_s=9.5), "busy 95%"),
-        (ClientUsage((400.0,) * 5 + (0.1,) * 95, cpu_s=1.0), "400.0 ms late"),
-        (ClientUsage((0.1,), cpu_s=1.0, connections_full=True), "own connections"),
+        (ClientUsage((0.1,), cpu_s=9.5), "busy 95%", True),
+        (ClientUsage((400.0,) * 5 + (0.1,) * 95, cpu_s=9.5), "busy 95%", True),
+        (ClientUsage((400.0,) * 5 + (0.1,) * 95, cpu_s=1.0), "400.0 ms late", False),
+        (ClientUsage((0.1,), cpu_s=1.0, connections_full=True), "own connections", True),
     ],
 )
-def test_a_point_of_a_client_that_did_not_keep_up_is_not_trusted(usage: ClientUsage, words: str) -> None:
+def test_a_point_of_a_client_that_did_not_keep_up_is_not_trusted(
+    usage: ClientUsage, words: str, bottleneck: bool
+) -> None:
     health = make_point(run(request(), usage=usage)).client
     assert not health.trusted
+    assert health.bottleneck is bottleneck
     assert words in (health.reason or "")
+
+
+def test_a_client_without_an_event_loop_is_not_said_to_be_on_time() -> None:
+    health = make_point(run(request(), usage=ClientUsage((), cpu_s=1.0))).client
+    assert health.trusted
+    assert health.lag_p99_ms is None
 
 
 def test_requests_that_were_sent_late_are_not_trusted() -> None:
     health = make_point(run(replace(request(), client_lag_ms=200.0))).client
+    assert health.bottleneck
     assert "sent late by 4.4%" in (health.reason or "")
     assert health.cpu_us_per_chunk == pytest.approx(0.5e6 / 4)

@@ -11,6 +11,7 @@ from peagle_sm.measure.records import (
     ClientHealth,
     ComparisonRecord,
     Interval,
+    Percentiles,
     PointRecord,
 )
 from tests.measure.compare.simulating import ALONE, request
@@ -18,6 +19,8 @@ from tests.measure.compare.simulating import ALONE, request
 ARM = ArmRecord("p-eagle", "p-eagle", 7, "fast")
 FINE = ClientHealth(True, None, 0.1, 0.1, 10)
 SLOW = ClientHealth(False, "the client was busy 99% of the time (allowed: 90%)", 0.1, 0.99, 10)
+
+LATE = ClientHealth(False, "the client came 9.0 ms late at p99", 9.0, 0.1, 10, bottleneck=False)
 
 
 def comparison(low: float, high: float, **more: Any) -> ComparisonRecord:
@@ -33,9 +36,12 @@ def comparison(low: float, high: float, **more: Any) -> ComparisonRecord:
     )
 
 
-def point(client: ClientHealth = FINE, accepted: Acceptance | None = None) -> PointRecord:
+def point(
+    client: ClientHealth = FINE, accepted: Acceptance | None = None, ttft: float | None = None
+) -> PointRecord:
+    first = None if ttft is None else Percentiles(ttft, ttft, ttft, ttft, 9)
     return PointRecord(
-        "p-eagle", ALONE, 1.0, 9, {}, 1, 1, 1.0, 1.0, 1.0, None, None, None, None, accepted, client, 0.0
+        "p-eagle", ALONE, 1.0, 9, {}, 1, 1, 1.0, 1.0, 1.0, first, None, None, None, accepted, client, 0.0
     )
 
 
@@ -62,7 +68,20 @@ def test_failed_requests_are_counted_and_the_first_is_told() -> None:
 
 def test_a_client_that_was_too_slow_is_told_once_a_load() -> None:
     (told,) = notes(points=[point(SLOW), point(SLOW)])
-    assert told.startswith("c=1: not to be published: the client was busy 99%")
+    assert told == "c=1: withheld: the client was busy 99% of the time (allowed: 90%) (p-eagle)"
+
+
+def test_of_a_comparison_that_is_withheld_nothing_is_told() -> None:
+    (told,) = notes(points=[point(SLOW)], comparisons=[comparison(1.1, 1.2, deployments=1)])
+    assert "withheld" in told
+
+
+def test_a_client_that_was_late_casts_doubt_on_latencies_alone() -> None:
+    late, one = notes(points=[point(LATE)], comparisons=[comparison(1.1, 1.2, deployments=1)])
+    assert late.startswith(
+        "c=1: latencies may read too long, while rates and ratios hold: the client came 9.0"
+    )
+    assert one.startswith("this deployment only")
 
 
 def test_an_arm_that_tells_nothing_of_its_drafts() -> None:

@@ -167,6 +167,18 @@ def test_figures_of_a_late_client_are_shown_nowhere() -> None:
     assert shown.count("withheld: the client came 40 ms late") == 3
 
 
+def test_a_late_event_loop_is_said_beside_the_latencies_and_withholds_nothing() -> None:
+    results = making.stand_in()
+    late = ClientHealth(False, "the client came 40 ms late", 40.0, 0.3, None, bottleneck=False)
+    shown = replace(results, points=tuple(replace(point, client=late) for point in results.points))
+    outline = Outline(html_page([shown]))
+    assert outline.text("h1") == Outline(html_page([results])).text("h1")
+    said = "c=1: latencies may read too long, while rates and ratios hold: the client came 40 ms late"
+    assert f"{said} (no speculation, EAGLE-3, P-EAGLE)" in outline.text("section", "li")
+    assert "withheld" not in outline.text("main")
+    assert "kept up at 0 of 3 points" in outline.text("section", "p")
+
+
 def test_wrong_answers_are_said_before_any_speed_up() -> None:
     failed = replace(ALL[2].checks[0], passed=False, examples=("<a> against <b>",))
     verified = replace(ALL[2], checks=(failed, *ALL[2].checks[1:]))

@@ -54,10 +54,12 @@ def _price(arm: ArmRecord, plan: BenchPlan) -> str:
 
 
 def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
-    """Rates, latencies, survival and what to know of them; withheld where the client was too slow."""
+    """Rates, latencies, survival and what to know of them; withheld where the client was the bottleneck."""
+    from peagle_sm.measure.withholding import is_withheld
+
     results = outcome.results
     arm = results.arms[-1]
-    published = [point for point in results.points if point.client.trusted]
+    published = [point for point in results.points if not is_withheld(point.client)]
     parts = []
     if published:
         parts += [
@@ -109,8 +111,10 @@ def _acceptance(point: PointRecord) -> str:
 
 
 def _times(point: PointRecord) -> tuple[str, ...]:
+    from peagle_sm.measure.withholding import is_late
+
     measures = (point.ttft_ms, point.tpot_ms, point.itl_ms, point.e2e_ms)
-    return (point.load.label, *map(_three, measures))
+    return (point.load.label + (" *" if is_late(point.client) else ""), *map(_three, measures))
 
 
 def _three(found: Percentiles | None) -> str:
@@ -151,11 +155,13 @@ def _temperature(point: PointRecord) -> str:
 def outcome_data(outcome: Outcome, *, stand_in: bool) -> dict[str, Any]:
     """The same as JSON-able data; a point that is not published has no figures."""
     from peagle_sm.measure.record_json import encode
+    from peagle_sm.measure.withholding import is_withheld
 
     points = []
     for point in outcome.results.points:
-        told = encode(point) if point.client.trusted else {"client": encode(point.client)}
-        points.append({"load": point.load.label, "published": point.client.trusted, **told, "arm": point.arm})
+        published = not is_withheld(point.client)
+        told = encode(point) if published else {"client": encode(point.client)}
+        points.append({"load": point.load.label, "published": published, **told, "arm": point.arm})
     for told, point in zip(points, outcome.results.points, strict=True):
         told["load"] = point.load.label
     return {

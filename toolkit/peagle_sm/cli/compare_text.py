@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 STAND_IN = "small stand-in weights on a CPU: these ratios say nothing of a GPU"
 NO_DIFFERENCE = "no difference shown"
+WITHHELD = "withheld"
 FINE = 1.02  #: the difference that "about so many" is told for
 _RATIOS = ("load", "ratio of tokens/s", "x", "interval", "acceptance x", "step time x", "verdict")
 _ARMS = ("load", "arm", "mode", "K", "prompts", "failed", "tokens/s", "acceptance", "TTFT ms", "TPOT ms")
@@ -54,15 +55,18 @@ def estimate_data(plans: Sequence[Plan], found: Estimate) -> dict[str, Any]:
 
 def render_outcome(outcome: Outcome) -> str:
     """The arms, the ratios of all pairs, by category, and what to know of them."""
+    from peagle_sm.measure.withholding import sort
+
     results = outcome.results
     arms = {arm.name: arm for arm in results.arms}
     shown = [one for one in results.points if not arms[one.arm].control]
+    found = sort(results.points, results.comparisons)
+    ratios = [_ratio(one) for one in found.comparisons]
+    ratios += [_withheld(one) for one in found.withheld_comparisons]
     parts = [
         render_table(_ARMS, [_arm(arms[one.arm], one) for one in shown], right=_ARMS[3:]),
-        render_table(_RATIOS, [_ratio(one) for one in results.comparisons], right=("x",))
-        + "\n"
-        + _legend(outcome),
-        _categories(results.comparisons),
+        render_table(_RATIOS, ratios, right=("x",)) + "\n" + _legend(outcome),
+        _categories(found.comparisons),
         "\n".join(f"note: {note}" for note in _notes(outcome)),
         f"results: {outcome.path}",
     ]
@@ -83,14 +87,21 @@ def _legend(outcome: Outcome) -> str:
 
 
 def _arm(arm: ArmRecord, point: PointRecord) -> tuple[str, ...]:
+    from peagle_sm.measure.withholding import is_withheld
+
     accepted = point.acceptance.per_step if point.acceptance else None
-    return (
+    about = (
         point.load.label,
         arm.name,
         arm.mode,
         str(arm.num_speculative_tokens or "-"),
         str(point.requests),
         str(sum(point.errors.values())),
+    )
+    if is_withheld(point.client):
+        return (*about, *[WITHHELD] * 4)
+    return (
+        *about,
         f"{point.otps:,.1f}",
         "-" if accepted is None else f"{accepted:.2f}",
         _latency(point, point.ttft_ms),
@@ -99,16 +110,23 @@ def _arm(arm: ArmRecord, point: PointRecord) -> tuple[str, ...]:
 
 
 def _latency(point: PointRecord, found: Percentiles | None) -> str:
-    if not point.client.trusted:
-        return "withheld"
-    return "-" if found is None else f"{found.p50:,.2f}"
+    from peagle_sm.measure.withholding import is_late
+
+    return "-" if found is None else f"{found.p50:,.2f}" + (" *" if is_late(point.client) else "")
+
+
+def _withheld(one: ComparisonRecord) -> tuple[str, ...]:
+    return (one.load.label, _pair(one), WITHHELD, "-", "-", "-", "see the note")
+
+
+def _pair(one: ComparisonRecord) -> str:
+    return f"{one.slower} beside itself" if one.control else f"{one.faster} over {one.slower}"
 
 
 def _ratio(one: ComparisonRecord) -> tuple[str, ...]:
-    pair = f"{one.slower} beside itself" if one.control else f"{one.faster} over {one.slower}"
     return (
         one.load.label,
-        pair,
+        _pair(one),
         f"{one.ratio.value:.3f}",
         f"[{one.ratio.low:.3f}, {one.ratio.high:.3f}] over {_units(one)}",
         _factor(one.acceptance_ratio),
@@ -159,15 +177,21 @@ def _interval(found: Interval) -> tuple[str, str]:
 def outcome_data(outcome: Outcome) -> dict[str, Any]:
     """The same as JSON-able data."""
     from peagle_sm.measure.record_json import encode
+    from peagle_sm.measure.withholding import sort
 
     results = outcome.results
+    found = sort(results.points, results.comparisons)
     return {
         "file": str(outcome.path),
         "stand_in_weights": results.header.stand_in_weights,
         "arms": [encode(arm) for arm in results.arms],
-        "points": [encode(point) for point in results.points],
+        "points": [encode(point) for point in found.points],
         "comparisons": [
-            {**encode(one), "shown": one.ratio.shown, "verdict": verdict(one)} for one in results.comparisons
+            {**encode(one), "shown": one.ratio.shown, "verdict": verdict(one)} for one in found.comparisons
+        ],
+        "withheld": [
+            {"faster": one.faster, "slower": one.slower, "load": encode(one.load)}
+            for one in found.withheld_comparisons
         ],
         "notes": list(outcome.notes),
     }

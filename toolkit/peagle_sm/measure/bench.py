@@ -34,6 +34,7 @@ from peagle_sm.measure.records import (
     RequestRecord,
 )
 from peagle_sm.measure.result_file import Results, ResultWriter, read
+from peagle_sm.measure.withholding import is_withheld, late_lines, withheld_lines
 from peagle_sm.measure.workloads import Workload
 from peagle_sm.service.events import Event, Progress
 
@@ -223,7 +224,7 @@ class _Run:
 
 def _in_a_line(point: PointRecord) -> str:
     words = [f"{point.load.label}: done, {point.requests} requests in {point.seconds:.1f} s"]
-    if point.client.trusted:
+    if not is_withheld(point.client):
         words.append(f"{point.otps:,.0f} tokens/s")
         if point.acceptance is not None and point.acceptance.per_step is not None:
             words.append(f"acceptance length {point.acceptance.per_step:.2f}")
@@ -276,10 +277,8 @@ def _errors_in_words(point: PointRecord) -> str:
 
 
 def _notes(results: Results, arm: ArmRecord) -> list[str]:
-    notes = []
+    notes = [*withheld_lines(results.points), *late_lines(results.points)]
     for point in results.points:
-        if not point.client.trusted:
-            notes.append(f"{point.load.label}: not published: {point.client.reason}")
         if point.errors:
             first = next(
                 one.error_message

@@ -21,6 +21,7 @@ from peagle_sm.core.unit_cost import (
     usd_per_million_tokens,
 )
 from peagle_sm.measure.records import ArmRecord, ComparisonRecord, Load, Percentiles, PointRecord
+from peagle_sm.measure.withholding import is_withheld
 
 Pricing = Callable[[ArmRecord], tuple[float | None, str]]
 """USD per hour of an arm's whole endpoint (None where unknown), and where the figure comes from."""
@@ -80,12 +81,12 @@ def cost_rows(
     objective: Objective | None = None,
     catalog: Catalog | None = None,
 ) -> tuple[CostRow, ...]:
-    """Price every point whose client kept up; arms of A/A pairs are left out."""
+    """Price every point that is not withheld; arms of A/A pairs are left out."""
     known = {arm.name: arm for arm in arms if not arm.control}
     rows = []
     for point in points:
         arm = known.get(point.arm)
-        if arm is None or not point.client.trusted:
+        if arm is None or is_withheld(point.client):
             continue
         usd, source = pricing(arm)
         serving, note = serving_of(arm, point, usd, catalog or load_catalog())

@@ -25,6 +25,7 @@ from peagle_sm.measure.managed_job import Job, run_job
 from peagle_sm.measure.managed_place import Place
 from peagle_sm.measure.records import ArmRecord, Header, Load, PointRecord, Record, RequestRecord
 from peagle_sm.measure.result_file import ResultWriter, read
+from peagle_sm.measure.withholding import withheld_lines
 from peagle_sm.measure.workloads import Workload
 from peagle_sm.service.events import Event, Pacing, Progress
 
@@ -159,8 +160,7 @@ def _notes(
     again = sum(count - 1 for count in times.values())
     if again:
         found.append(f"{point.load.label}: {again} requests asked a prompt again: the prefix cache may help")
-    if not point.client.trusted:
-        found.append(f"{point.load.label}: not published: {point.client.reason}")
+    found += withheld_lines([point])
     if point.errors:
         first = next(one.error_message for one in requests if one.error in point.errors)
         failed = sum(point.errors.values())

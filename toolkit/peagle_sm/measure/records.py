@@ -124,13 +124,14 @@ class Acceptance:
 
 @dataclass(frozen=True)
 class ClientHealth:
-    """Whether the client kept up: without ``trusted`` the point's figures are not to be published."""
+    """Whether the client kept up, else why not; `withholding` says what may be shown then."""
 
     trusted: bool
     reason: str | None
-    lag_p99_ms: float
+    lag_p99_ms: float | None  #: how late its event loop came; None: it has none
     cpu_share: float | None  #: of one core, over the measured window; None: the client does not tell
     cpu_us_per_chunk: float | None
+    bottleneck: bool | None = None  #: it held the load back itself; None in files that do not tell
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,7 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
     need_measure_extra()
     outcome, stand_in = _run(state, endpoint, options)
     from peagle_sm.cli.bench_text import outcome_data, render_outcome, withheld
+    from peagle_sm.measure.withholding import is_withheld
 
     emit(
         state,
@@ -95,7 +96,7 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
         data=lambda: outcome_data(outcome, stand_in=stand_in),
         names=[str(outcome.path)],
     )
-    if not any(point.client.trusted for point in outcome.results.points):
+    if all(is_withheld(point.client) for point in outcome.results.points):
         raise withheld(outcome)
 
 

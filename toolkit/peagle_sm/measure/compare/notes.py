@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from peagle_sm.measure.compare.sides import CONTROL
 from peagle_sm.measure.records import ArmRecord, ComparisonRecord, PointRecord, RequestRecord
+from peagle_sm.measure.withholding import late_lines, sort, withheld_lines
 
 
 def notes_of(
@@ -14,10 +15,12 @@ def notes_of(
     points: Sequence[PointRecord],
     comparisons: Sequence[ComparisonRecord],
 ) -> list[str]:
-    """Each said once; the gravest first."""
+    """Each said once; the gravest first. Of a comparison that is withheld nothing is told."""
+    comparisons = sort(points, comparisons).comparisons
     said = [
         *_failed_controls(comparisons),
-        *_slow_client(points),
+        *withheld_lines(points),
+        *late_lines(points),
         *_failed_requests(requests),
         *_silent_drafts(arms, points),
         *_different_answers(comparisons),
@@ -34,17 +37,6 @@ def _failed_controls(comparisons: Sequence[ComparisonRecord]) -> Iterator[str]:
                 f"[{one.ratio.low:.3f}, {one.ratio.high:.3f}], which excludes 1: something else than the "
                 "arms made a difference (by chance this happens in 1 of 20 runs); measure again before you "
                 "believe the other ratios"
-            )
-
-
-def _slow_client(points: Sequence[PointRecord]) -> Iterator[str]:
-    for load in dict.fromkeys(point.load for point in points):
-        slow = [point for point in points if point.load == load and not point.client.trusted]
-        if slow:
-            yield (
-                f"{load.label}: not to be published: {slow[0].client.reason} "
-                f"({', '.join(point.arm for point in slow)}); the ratios hold only as far as this befell all "
-                "arms alike"
             )
 
 

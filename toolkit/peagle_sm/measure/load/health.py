@@ -10,7 +10,7 @@ from peagle_sm.measure.records import ClientHealth
 
 @dataclass(frozen=True)
 class Limits:
-    """From where on the client is the bottleneck.
+    """From where on the client is the bottleneck; by its lag alone its latencies are in doubt, nothing else.
 
     ``cpu_share``: of one core, on which the client's one thread runs. ``lag_share``: of the ITL's 99th
     percentile. A lag moves that by about a quarter of itself (measured on a busy machine: a late chunk makes
@@ -39,21 +39,23 @@ def health(
     lag = _p99(usage.lags_ms)
     share = usage.cpu_s / seconds if seconds > 0 else 0.0
     allowed = max(limits.lag_floor_ms, limits.lag_share * (itl_p99_ms or 0.0))
-    reason = None
+    bottleneck, reason = True, None
     if share > limits.cpu_share:
         reason = f"the client was busy {share:.0%} of the time (allowed: {limits.cpu_share:.0%})"
     elif usage.connections_full:
         reason = "requests waited for one of the client's own connections"
-    elif lag > allowed:
-        reason = f"the client came {lag:.1f} ms late at the 99th percentile (allowed: {allowed:.1f} ms)"
     elif late_share > limits.late_share:
         reason = (
             f"requests were sent late by {late_share:.1%} of their time (allowed: {limits.late_share:.0%})"
         )
+    else:
+        bottleneck = False
+        if lag is not None and lag > allowed:
+            reason = f"the client came {lag:.1f} ms late at the 99th percentile (allowed: {allowed:.1f} ms)"
     per_chunk = usage.cpu_s / chunks * 1e6 if chunks else None
-    return ClientHealth(reason is None, reason, lag, share, per_chunk)
+    return ClientHealth(reason is None, reason, lag, share, per_chunk, bottleneck)
 
 
-def _p99(values: tuple[float, ...]) -> float:
+def _p99(values: tuple[float, ...]) -> float | None:
     ordered = sorted(values)
-    return ordered[min(int(0.99 * len(ordered)), len(ordered) - 1)] if ordered else 0.0
+    return ordered[min(int(0.99 * len(ordered)), len(ordered) - 1)] if ordered else None

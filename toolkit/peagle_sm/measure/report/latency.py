@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from peagle_sm.measure.records import Percentiles, PointRecord
 from peagle_sm.measure.report import words
@@ -11,6 +12,7 @@ from peagle_sm.measure.report.markup import Content, Safe, join, tag
 from peagle_sm.measure.report.over_load import KINDS, Figure, charts, pivot
 from peagle_sm.measure.report.section import Section, arm_cell, folded, grid, table
 from peagle_sm.measure.report.view import View
+from peagle_sm.measure.withholding import late_lines
 
 Part = Callable[[Percentiles], float]
 
@@ -43,11 +45,25 @@ def latency(view: View) -> Section | None:
         if drawn
         else [every, _goodput(view)]
     )
-    lead = (
-        "Lower is better. A chunk may hold several tokens when speculating, so gaps between chunks grow while"
-        " the time per token falls."
-    )
-    return Section("latency", "Latency", lead, join(*parts))
+    return Section("latency", "Latency", _lead(view), join(_late(view), *parts))
+
+
+def _lead(view: View) -> str:
+    said = "Lower is better."
+    if any(point.itl_ms for point in view.points):
+        said += (
+            " A chunk may hold several tokens when speculating, so gaps between chunks grow while the time"
+            " per token falls."
+        )
+    elif not any(point.ttft_ms for point in view.points):
+        said += " Answers were not streamed, so there is only the time of the whole answer."
+    return said
+
+
+def _late(view: View) -> Safe | None:
+    """What must be read beside these figures where the client's event loop came late."""
+    told = late_lines(replace(point, arm=view.label(point.arm)) for point in view.points)
+    return tag("ul", *(tag("li", line) for line in told), class_="note") if told else None
 
 
 def _goodput(view: View) -> Safe | None:
@@ -69,14 +85,15 @@ def _goodput(view: View) -> Safe | None:
 
 
 def _percentiles(view: View) -> Safe:
+    columns = [(head, name) for head, name in _COLUMNS if any(getattr(one, name) for one in view.points)]
     heads: list[Content] = ["load", "arm"]
-    heads += [f"{name} {part}" for name, _ in _COLUMNS for part in ("p50", "p95", "p99")]
+    heads += [f"{head} {part}" for head, _ in columns for part in ("p50", "p95", "p99")]
     rows: list[list[Content]] = []
     for load in (load for kind in KINDS for load in view.loads(kind)):
         for arm in view.arms:
             for point in view.measured(arm.name, load):
                 cells: list[Content] = [load.label, arm_cell(view, arm.name)]
-                for _, name in _COLUMNS:
+                for _, name in columns:
                     found: Percentiles | None = getattr(point, name)
                     cells += [
                         words.number(getattr(found, p) if found else None) for p in ("p50", "p95", "p99")

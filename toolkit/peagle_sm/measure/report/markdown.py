@@ -12,6 +12,7 @@ from peagle_sm.measure.report.rows import Rows
 from peagle_sm.measure.report.verdict import checked, verdict
 from peagle_sm.measure.report.view import View
 from peagle_sm.measure.result_file import Results
+from peagle_sm.measure.withholding import late_lines
 
 #: Longer tables are folded: a pull request is read from the top.
 _SHOWN_ROWS = 12
@@ -45,6 +46,7 @@ def markdown(files: Sequence[Results], *, title: str | None = None) -> str:
         )
         if text
     ]
+    parts += [_escaped(f"Note: {line}.") for line in late_lines(view.points)]
     parts.append(_origin(view))
     return "\n\n".join(parts) + "\n"
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.records import ArmRecord, ComparisonRecord, Load
+from peagle_sm.measure import withholding
+from peagle_sm.measure.records import ArmRecord
 from peagle_sm.measure.report.looks import looks_of
 from peagle_sm.measure.report.view import View
 from peagle_sm.measure.report.words import MODE_NAMES
@@ -37,26 +38,21 @@ def view_of(files: Sequence[Results]) -> View:
     )
     points = [point for each in merged for point in each.points]
     rows = [row for each in merged for row in each.comparisons]
-    late = {(point.arm, point.load) for point in points if not point.client.trusted}
-    late -= {(point.arm, point.load) for point in points if point.client.trusted}
+    shown = withholding.sort(points, rows)
     return View(
         headers=tuple(each.header for each in merged),
         arms=tuple(arms),
         labels=_labels(arms),
         looks=looks_of(arms),
-        points=tuple(point for point in points if point.client.trusted),
-        withheld=tuple(point for point in points if not point.client.trusted),
-        comparisons=tuple(row for row in rows if not _is_late(row, late)),
-        withheld_comparisons=tuple(row for row in rows if _is_late(row, late)),
+        points=shown.points,
+        withheld=shown.withheld_points,
+        comparisons=shown.comparisons,
+        withheld_comparisons=shown.withheld_comparisons,
         fits=tuple(fit for each in merged for fit in each.fits),
         checks=tuple(check for each in merged for check in each.checks),
         requests=sum(len(each.requests) for each in merged),
         warnings=tuple(text for each in merged for text in each.warnings),
     )
-
-
-def _is_late(row: ComparisonRecord, late: Set[tuple[str, Load]]) -> bool:
-    return (row.faster, row.load) in late or (row.slower, row.load) in late
 
 
 def _meaning(arm: ArmRecord) -> tuple[object, ...]:

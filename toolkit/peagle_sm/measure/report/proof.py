@@ -8,6 +8,7 @@ from peagle_sm.measure.report.markup import Content, Safe, join, tag
 from peagle_sm.measure.report.section import Section, arm_cell, folded, table
 from peagle_sm.measure.report.verdict import checked
 from peagle_sm.measure.report.view import View
+from peagle_sm.measure.withholding import is_late
 
 _MARKS = {True: ("pass", "✓ passed"), False: ("fail", "✗ failed"), None: ("open", "? not decided")}
 
@@ -44,12 +45,14 @@ def trust(view: View) -> str:
     points = [*view.points, *view.withheld]
     if not points:
         return ""
-    lag = max(point.client.lag_p99_ms for point in points)
+    lags = [lag for point in points if (lag := point.client.lag_p99_ms) is not None]
     shares = [share for point in points if (share := point.client.cpu_share) is not None]
-    cpu = f", at most {words.share(max(shares))} of a core" if shares else ""
+    told = [f"largest lag p99 {words.number(max(lags))} ms"] if lags else []
+    told += [f"at most {words.share(max(shares))} of a core"] if shares else []
+    kept_up = sum(point.client.trusted for point in points)
     parts = [
-        f"The client kept up at {len(view.points)} of {words.plural(len(points), 'point')}"
-        f" (largest lag p99 {words.number(lag)} ms{cpu})."
+        f"The client kept up at {kept_up} of {words.plural(len(points), 'point')}"
+        + (f" ({', '.join(told)})." if told else ".")
     ]
     failed = sum(count for point in points for count in point.errors.values())
     parts.append("No request failed." if not failed else f"{words.plural(failed, 'request')} failed.")
@@ -70,8 +73,11 @@ def quality(view: View) -> Section | None:
         rows.append([point.load.label, arm_cell(view, point.arm), f"withheld: {reason}"])
     for late in view.withheld_comparisons:
         names = join(arm_cell(view, late.faster), " over ", arm_cell(view, late.slower))
-        rows.append([late.load.label, names, "withheld: measured while the client was late"])
+        rows.append([late.load.label, names, "withheld: measured while the client was the bottleneck"])
     for point in view.points:
+        if is_late(point.client):
+            told = f"latencies may read too long: {point.client.reason}"
+            rows.append([point.load.label, arm_cell(view, point.arm), told])
         if point.errors:
             told = ", ".join(f"{count} x {name}" for name, count in sorted(point.errors.items()))
             share = sum(point.errors.values()) / max(1, point.requests)

@@ -26,7 +26,7 @@ class View:
     """What all files say together; arms in the order none, eagle3, p-eagle, controls last.
 
     ``withheld`` are points at which the client was the bottleneck, and what was compared there: their figures
-    are shown nowhere.
+    are shown nowhere (`withholding`).
     """
 
     headers: tuple[Header, ...]

@@ -1,0 +1,50 @@
+"""The one rule of what is withheld."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from peagle_sm.measure.records import ClientHealth, Load
+from peagle_sm.measure.withholding import is_late, is_withheld, late_lines, sort, withheld_lines
+from tests.measure.compare.test_notes import FINE, LATE, SLOW, comparison, point
+
+IN_THE_WAY = replace(SLOW, bottleneck=True)
+ROW = comparison(1.1, 1.2)
+
+
+@pytest.mark.parametrize(
+    ("client", "withheld", "late"),
+    [(FINE, False, False), (LATE, False, True), (IN_THE_WAY, True, False), (SLOW, True, False)],
+    ids=["kept up", "late", "bottleneck", "a file that does not tell"],
+)
+def test_what_a_client_withholds(client: ClientHealth, withheld: bool, late: bool) -> None:
+    assert (is_withheld(client), is_late(client)) == (withheld, late)
+    found = sort([point(client)], [ROW])
+    assert (found.points == (), found.withheld_points != ()) == (withheld, withheld)
+    assert (found.comparisons == (), found.withheld_comparisons != ()) == (withheld, withheld)
+
+
+def test_a_comparison_stands_where_the_side_was_also_measured_well() -> None:
+    found = sort([point(IN_THE_WAY), point(FINE)], [ROW])
+    assert found.comparisons == (ROW,)
+    assert found.withheld_points == (point(IN_THE_WAY),)
+
+
+def test_a_comparison_falls_with_either_side_and_only_at_that_load() -> None:
+    other = replace(ROW, load=Load("closed", 8))
+    for name in ("p-eagle", "none"):
+        found = sort([replace(point(IN_THE_WAY), arm=name)], [ROW, other])
+        assert found.comparisons == (other,)
+        assert found.withheld_comparisons == (ROW,)
+
+
+def test_each_load_is_told_once_with_its_arms() -> None:
+    points = [point(LATE), replace(point(LATE), arm="none"), replace(point(SLOW), arm="eagle3")]
+    (late,) = late_lines(points)
+    assert late.startswith("c=1: latencies may read too long")
+    assert late.endswith("at p99 (p-eagle, none)")
+    (withheld,) = withheld_lines(points)
+    assert withheld.startswith("c=1: withheld: the client was busy 99% of the time")
+    assert withheld.endswith("(eagle3)")
