@@ -1,19 +1,80 @@
-"""What the measuring commands share: lists of numbers, and the packages that they need."""
+"""What the measuring commands share: their options, the workload that these name, and the results file.
+
+The options are decorators, each to be put where it reads best in a command's help.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
+    from peagle_sm.measure.workloads import Workload
+
     _Type = click.ParamType[Any]  # generic since click 8.2; we run with 8.1 too
 else:
     _Type = click.ParamType
 
 PACKAGES = ("aiohttp", "uvloop", "psutil")
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+workload_option = click.option(
+    "--workload",
+    "-w",
+    metavar="NAME|PATH",
+    default="humaneval",
+    show_default=True,
+    help="humaneval, mt-bench, speed-bench[:SPLIT], synthetic:IN/OUT, or a file (or directory) of requests.",
+)
+workload_file_option = click.option(
+    "--workload-file", type=FILE, help="The named workload's file, where it cannot be fetched."
+)
+repeat_option = click.option(
+    "--repeat", is_flag=True, help="Send prompts again when all were sent, never from the cache."
+)
+max_tokens_option = click.option(
+    "--max-tokens", type=click.IntRange(min=1), help="Tokens an answer at most.  [default: 256]"
+)
+temperature_option = click.option(
+    "--temperature", type=click.FloatRange(0, 2), help="[default: 0; in bodies of yours, theirs]"
+)
+api_option = click.option(
+    "--api", type=click.Choice(("auto", "chat", "completion")), default="auto", show_default=True
+)
+first_turn_option = click.option(
+    "--first-turn-only", is_flag=True, help="Of a conversation ask the first question only."
+)
+
+
+def chosen_workload(options: Mapping[str, Any]) -> Workload:
+    """Load what the options of a command name.
+
+    Raises:
+        SpecError, NotFound: as `peagle_sm.measure.workloads.load_workload`.
+    """
+    from peagle_sm.measure.workloads import load_workload
+
+    return load_workload(
+        options["workload"],
+        seed=options["seed"],
+        count=options["prompts"],
+        max_tokens=options["max_tokens"],
+        temperature=options["temperature"],
+        api=options["api"],
+        file=options["workload_file"],
+        first_turn_only=options["first_turn_only"],
+    )
+
+
+def results_file(*words: str) -> Path:
+    """``results/bench-NAME-20261120T150000Z.jsonl`` of ``("bench", "NAME")``: where nobody named a file."""
+    name = "".join(each if each.isalnum() or each in "-_" else "-" for each in "-".join(words))
+    return Path("results") / f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.jsonl"
 
 
 class Numbers(_Type):

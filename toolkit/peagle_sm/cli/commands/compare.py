@@ -9,7 +9,20 @@ import click
 
 from peagle_sm.cli.confirm import confirmed, need_terminal
 from peagle_sm.cli.lazy import Command
-from peagle_sm.cli.measuring_options import Numbers, need_measure_extra
+from peagle_sm.cli.measuring_options import (
+    FILE,
+    Numbers,
+    api_option,
+    chosen_workload,
+    first_turn_option,
+    max_tokens_option,
+    need_measure_extra,
+    repeat_option,
+    results_file,
+    temperature_option,
+    workload_file_option,
+    workload_option,
+)
 from peagle_sm.cli.options import global_options
 from peagle_sm.cli.output import emit, note, to_json
 from peagle_sm.cli.state import State
@@ -25,13 +38,11 @@ if TYPE_CHECKING:
     from peagle_sm.measure.records import ArmRecord
     from peagle_sm.measure.workloads import Workload
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
-
 
 @click.command(cls=Command)
 @click.argument("arms", metavar="[ARM…]", nargs=-1)
 @click.option("--modes", metavar="LIST", help="Deploy these modes of --spec, measure and delete them.")
-@click.option("--spec", "spec_path", type=_FILE, help="What --modes deploys.  [default: peagle.yaml]")
+@click.option("--spec", "spec_path", type=FILE, help="What --modes deploys.  [default: peagle.yaml]")
 @click.option(
     "--deployments",
     type=click.IntRange(min=1, max=20),
@@ -39,15 +50,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--k", "ks", metavar="MODE=K", multiple=True, help="A mode's num_speculative_tokens.")
 @click.option("--head", "heads", metavar="MODE=ID", multiple=True, help="A mode's draft head.")
-@click.option(
-    "--workload",
-    "-w",
-    metavar="NAME|PATH",
-    default="humaneval",
-    show_default=True,
-    help="humaneval, mt-bench, speed-bench[:SPLIT], synthetic:IN/OUT, or a file (or directory) of requests.",
-)
-@click.option("--workload-file", type=_FILE, help="The named workload's file, where it cannot be fetched.")
+@workload_option
+@workload_file_option
 @click.option("--prompts", type=click.IntRange(min=2), help="How many of its prompts.  [default: all]")
 @click.option(
     "--concurrency",
@@ -59,18 +63,18 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--blocks", type=click.IntRange(min=2), default=6, show_default=True, help="Blocks above concurrency 1."
 )
-@click.option("--repeat", is_flag=True, help="Send prompts again when all were sent, never from the cache.")
-@click.option("--max-tokens", type=click.IntRange(min=1), help="Tokens an answer at most.  [default: 256]")
-@click.option("--temperature", type=click.FloatRange(0, 2), help="[default: 0; in bodies of yours, theirs]")
-@click.option("--api", type=click.Choice(("auto", "chat", "completion")), default="auto", show_default=True)
-@click.option("--first-turn-only", is_flag=True, help="Of a conversation ask the first question only.")
+@repeat_option
+@max_tokens_option
+@temperature_option
+@api_option
+@first_turn_option
 @click.option(
     "--control/--no-control",
     default=True,
     help="Ask the first arm twice: an A/A pair, whose ratio is 1.  [default: control]",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Chooses prompts and their order.")
-@click.option("--out", "-o", type=_FILE, help="The results file.  [default: results/compare-TIME.jsonl]")
+@click.option("--out", "-o", type=FILE, help="The results file.  [default: results/compare-TIME.jsonl]")
 @click.option("--unguarded", is_flag=True, help="With --modes: deploy without an installed guard.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before --modes deploys.")
 @global_options
@@ -105,7 +109,7 @@ def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
 
     _refuse_options_of_modes(options)
     arms = parse_arms(texts)
-    workload = _workload(options)
+    workload = chosen_workload(options)
     setup = _setup(workload, options)
     opened: list[Session] = []
 
@@ -139,7 +143,7 @@ def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
         )
     base = read_spec(options["spec_path"] or Path("peagle.yaml"))
     specs = _specs(base, options)
-    workload = _workload(options)
+    workload = chosen_workload(options)
     setup = _setup(workload, options)
     need_terminal(state, options["yes"], "peagle-sm plan")
     session = open_session(state, base.placement.region)
@@ -180,21 +184,6 @@ def _specs(base: EndpointSpec, options: dict[str, Any]) -> list[dict[SpecMode, E
     heads = parse_by_mode("--head", options["heads"], modes)
     count = options["deployments"] or 1
     return [specs_of(base, modes, ks=ks, heads=heads, deployment=number) for number in range(1, count + 1)]
-
-
-def _workload(options: dict[str, Any]) -> Workload:
-    from peagle_sm.measure.workloads import load_workload
-
-    return load_workload(
-        options["workload"],
-        seed=options["seed"],
-        count=options["prompts"],
-        max_tokens=options["max_tokens"],
-        temperature=options["temperature"],
-        api=options["api"],
-        file=options["workload_file"],
-        first_turn_only=options["first_turn_only"],
-    )
 
 
 def _setup(workload: Workload, options: dict[str, Any]) -> Setup:
@@ -274,11 +263,9 @@ def _compare(
     options: dict[str, Any],
     config: dict[str, Any],
 ) -> Outcome:
-    from datetime import UTC, datetime
-
     from peagle_sm.cli.signals import termination_is_ctrl_c
     from peagle_sm.measure.compare.run import compare as run
 
-    path = options["out"] or Path("results") / f"compare-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.jsonl"
+    path = options["out"] or results_file("compare")
     with termination_is_ctrl_c():
         return run(rounds, setup, workload, path, around, control=options["control"], config=config)

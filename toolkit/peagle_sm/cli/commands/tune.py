@@ -10,7 +10,15 @@ import click
 
 from peagle_sm.cli.confirm import confirmed, need_terminal
 from peagle_sm.cli.lazy import Command
-from peagle_sm.cli.measuring_options import PACKAGES, Numbers, need_measure_extra
+from peagle_sm.cli.measuring_options import (
+    FILE,
+    PACKAGES,
+    Numbers,
+    need_measure_extra,
+    results_file,
+    workload_file_option,
+    workload_option,
+)
 from peagle_sm.cli.options import global_options
 from peagle_sm.cli.output import emit, note, to_json
 from peagle_sm.cli.spec_file import read_spec, spec_argument
@@ -21,8 +29,6 @@ if TYPE_CHECKING:
     from peagle_sm.core.plan import Plan, Request
     from peagle_sm.measure.tune.components import HostPlan
     from peagle_sm.measure.tune.job import Job
-
-_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command(cls=Command)
@@ -59,15 +65,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="Over the K in question, with runtime K.",
 )
-@click.option(
-    "--workload",
-    "-w",
-    metavar="NAME|PATH",
-    default="humaneval",
-    show_default=True,
-    help="As for `bench`.",
-)
-@click.option("--workload-file", type=_FILE, help="The named workload's file, where it cannot be fetched.")
+@workload_option
+@workload_file_option
 @click.option(
     "--requests", type=click.IntRange(min=4), default=24, show_default=True, help="Measured, a window."
 )
@@ -80,7 +79,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     metavar="ROUNDS",
     help="Measure every K so often afterwards, and say whether the choice stands (runtime K only).",
 )
-@click.option("--out", "-o", type=_FILE, help="The results file.  [default: results/tune-NAME-TIME.jsonl]")
+@click.option("--out", "-o", type=FILE, help="The results file.  [default: results/tune-NAME-TIME.jsonl]")
 @click.option("--write/--no-write", default=True, help="Write the K into SPEC.  [default: write]")
 @click.option("--dry-run", is_flag=True, help="Print the requests that come first as JSON; do nothing.")
 @click.option("--unguarded", is_flag=True, help="Deploy without an installed guard.")
@@ -168,7 +167,7 @@ def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) 
             first_turn_only=True,
         ),
         max_tokens=options["max_tokens"],
-        out=options["out"] or _default_path(spec.name),
+        out=options["out"] or results_file("tune", spec.name),
         seed=options["seed"],
         components=options["components"] or 0,
     )
@@ -182,9 +181,3 @@ def _print_requests(plans: dict[str, Plan], host: HostPlan | None) -> None:
 
     found = {arm: listed(plan.requests) for arm, plan in plans.items()}
     click.echo(to_json({host.endpoint: listed(host.requests)} if host is not None else found))
-
-
-def _default_path(name: str) -> Path:
-    from datetime import UTC, datetime
-
-    return Path("results") / f"tune-{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.jsonl"

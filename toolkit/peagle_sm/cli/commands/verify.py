@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import click
 
 from peagle_sm.cli.lazy import Command
+from peagle_sm.cli.measuring_options import FILE, need_measure_extra, workload_option
 from peagle_sm.cli.options import global_options
 from peagle_sm.cli.output import emit, note
 from peagle_sm.cli.state import State
+from peagle_sm.measure.verify.names import CHECKS
 
 if TYPE_CHECKING:
     from peagle_sm.measure.records import CheckRecord, Record
     from peagle_sm.measure.verify.setup import Side
-
-_NAMES = "greedy,sampled,logprobs,stop-strings,seeds,streaming,json-schema,tool-calls,long-context"
 
 
 @click.command(cls=Command)
@@ -26,9 +26,7 @@ _NAMES = "greedy,sampled,logprobs,stop-strings,seeds,streaming,json-schema,tool-
 @click.option("--baseline", required=True, metavar="ENDPOINT", help="The same target without speculation.")
 @click.option("--component", help="The inference component of ENDPOINT to ask.")
 @click.option("--baseline-component", help="The inference component of the baseline to ask.")
-@click.option(
-    "--workload", default="humaneval", show_default=True, help="As `bench` takes it: a name, or a file."
-)
+@workload_option
 @click.option(
     "--prompts", type=click.IntRange(min=1), help="How many prompts.  [default: up to 164; --quick: up to 32]"
 )
@@ -36,13 +34,15 @@ _NAMES = "greedy,sampled,logprobs,stop-strings,seeds,streaming,json-schema,tool-
     "--max-tokens", type=click.IntRange(min=2), help="Of a greedy answer.  [default: 256; --quick: 96]"
 )
 @click.option("--concurrency", type=click.IntRange(1, 128), default=8, show_default=True)
-@click.option("--checks", metavar="LIST", help=f"Only these, separated by commas.  [default: {_NAMES}]")
+@click.option(
+    "--checks", metavar="LIST", help=f"Only these, separated by commas.  [default: {','.join(CHECKS)}]"
+)
 @click.option("--quick", is_flag=True, help="A fifth of the tokens: faults must be grosser to be seen.")
 @click.option("--allow-undecided", is_flag=True, help="Exit 0 although a check could not be decided.")
 @click.option(
     "--seed", type=int, default=0, show_default=True, help="Chooses prompts, seeds and stop strings."
 )
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the results file here.")
+@click.option("--out", "-o", type=FILE, help="Write the results file here.")
 @global_options
 @click.pass_obj
 def verify(
@@ -70,14 +70,14 @@ def verify(
 
     Exit code 0 when all checks passed, 12 when one failed, 13 when none failed and one could not be decided.
     """
-    with _measure_extra():
-        from peagle_sm.measure.result_file import ResultWriter
-        from peagle_sm.measure.verify import setup
-        from peagle_sm.measure.verify.lab import Lab, Options
-        from peagle_sm.measure.verify.run import verify as run
+    need_measure_extra()
     from peagle_sm.cli.connect import open_session
     from peagle_sm.cli.verify_text import checks_data, render_checks
     from peagle_sm.measure.endpoint_arm import is_url
+    from peagle_sm.measure.result_file import ResultWriter
+    from peagle_sm.measure.verify import setup
+    from peagle_sm.measure.verify.lab import Lab, Options
+    from peagle_sm.measure.verify.run import verify as run
 
     wanted = _chosen(checks)
     _demand_free(out)
@@ -114,36 +114,17 @@ def _forget(record: Record) -> None:
     """No file was asked for."""
 
 
-def _measure_extra() -> ExitStack:
-    """Turn a package that is not installed into the command that installs it."""
-    from peagle_sm.core.errors import NotFound
-
-    stack = ExitStack()
-
-    def explain(kind: object, error: BaseException | None, trace: object) -> bool:
-        if isinstance(error, ModuleNotFoundError):
-            raise NotFound(
-                f"the Python package {error.name!r} is not installed, and measuring needs it",
-                next_step='pip install "peagle-sm[measure]"',
-            ) from error
-        return False
-
-    stack.push(explain)
-    return stack
-
-
 def _chosen(checks: str | None) -> tuple[str, ...]:
     from peagle_sm.core.errors import SpecError
 
-    known = tuple(_NAMES.split(","))
-    asked = [name.strip() for name in checks.split(",") if name.strip()] if checks else list(known)
-    unknown = [name for name in asked if name not in known]
+    asked = [name.strip() for name in checks.split(",") if name.strip()] if checks else list(CHECKS)
+    unknown = [name for name in asked if name not in CHECKS]
     if unknown or not asked:
         raise SpecError(
-            f"--checks: found {', '.join(unknown) or 'none'}; allowed: {', '.join(known)}",
+            f"--checks: found {', '.join(unknown) or 'none'}; allowed: {', '.join(CHECKS)}",
             next_step="correct the names, or leave --checks out for all of them",
         )
-    return tuple(name for name in known if name in asked)
+    return tuple(name for name in CHECKS if name in asked)
 
 
 def _demand_free(out: Path | None) -> None:

@@ -12,6 +12,7 @@ from peagle_sm.measure.verify.greedy import judge_greedy
 from peagle_sm.measure.verify.lab import Lab, Prompt, SideFailed, greedy_body
 from peagle_sm.measure.verify.logprobs import judge_logprobs
 from peagle_sm.measure.verify.long_context import judge_long_context
+from peagle_sm.measure.verify.names import CHECKS
 from peagle_sm.measure.verify.probes import Greedy
 from peagle_sm.measure.verify.sampled import judge_sampled
 from peagle_sm.measure.verify.seeds import judge_seeds
@@ -21,18 +22,6 @@ from peagle_sm.measure.verify.structured import judge_structured
 from peagle_sm.measure.verify.verdict import Verdict, undecided
 
 Say = Callable[[str], None]
-#: Names of the checks, in the order they run.
-CHECKS = (
-    "greedy",
-    "sampled",
-    "logprobs",
-    "stop-strings",
-    "seeds",
-    "streaming",
-    "json-schema",
-    "tool-calls",
-    "long-context",
-)
 
 
 def verify(
