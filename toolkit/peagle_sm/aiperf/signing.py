@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from typing import Any
+from urllib.parse import urlsplit
 
 import botocore.session
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
 
+from peagle_sm.aws.sigv4 import sign
 from peagle_sm.core.errors import CredentialsError
 
 _SERVICE = "sagemaker"
+_UNSIGNED = ("user-agent", "connection", "expect", "x-amzn-trace-id")  #: what a proxy may change on the way
 
 
 class Signer:
@@ -50,7 +52,7 @@ class Signer:
         return cls(credentials, region)
 
     async def sign(self, url: str, headers: dict[str, str], body: bytes) -> dict[str, str]:
-        """Return the headers of a POST with its signature among them.
+        """Return the headers of a POST, their names in lower case, with its signature among them.
 
         Renewing temporary credentials may ask STS or SSO: that is done in a thread, by one request for all,
         so that the streams that are being timed are not held up.
@@ -59,9 +61,22 @@ class Signer:
             async with self._renewing:
                 if _needs_renewal(self._credentials):
                     await asyncio.to_thread(self._credentials.get_frozen_credentials)
-        request = AWSRequest("POST", url, headers=headers, data=body)
-        SigV4Auth(self._credentials.get_frozen_credentials(), _SERVICE, self._region).add_auth(request)
-        return dict(request.headers.items())
+        keys = self._credentials.get_frozen_credentials()
+        lower = {name.lower(): value for name, value in headers.items()}
+        parts = urlsplit(url)
+        signed = sign(
+            host=parts.netloc,
+            path=parts.path,
+            headers={name: value for name, value in lower.items() if name not in _UNSIGNED},
+            body=body,
+            access_key=keys.access_key,
+            secret_key=keys.secret_key,
+            token=keys.token,
+            region=self._region,
+            service=_SERVICE,
+            utc=time.time(),
+        )
+        return lower | signed
 
 
 def _needs_renewal(credentials: Any) -> bool:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
 
-from botocore.eventstream import EventStreamBuffer, ParserError
-
+from peagle_sm.aws.frames import FrameDecoder, FrameException
 from peagle_sm.core.errors import StreamError
 
 _DONE = "[DONE]"
@@ -22,21 +20,17 @@ async def payload_parts(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         StreamError: an exception frame (`ModelStreamError`, `InternalStreamFailure`), a damaged frame, or
             an end in the middle of one.
     """
-    buffer: Any = EventStreamBuffer()
-    received = decoded = 0
+    decoder = FrameDecoder()
     async for data in chunks:
-        received += len(data)
-        buffer.add_data(data)
-        try:
-            for event in buffer:
-                decoded += event.prelude.total_length
-                if event.headers.get(":message-type") != "event":
-                    raise StreamError(_exception_text(event.headers, event.payload))
-                yield event.payload
-        except ParserError as error:
+        payloads, error = decoder.feed([(data, 0.0)])
+        for payload, _ in payloads:
+            yield payload
+        if isinstance(error, FrameException):
+            raise StreamError(str(error)) from error
+        if error is not None:
             raise StreamError(f"a frame of the response stream is damaged: {error}") from error
-    if received != decoded:
-        raise StreamError(f"the response stream was cut within a frame, {received - decoded} bytes into it")
+    if not decoder.is_whole:
+        raise StreamError("the response stream was cut within a frame")
 
 
 def check_end(messages: Sequence[str]) -> None:
@@ -62,14 +56,3 @@ def _finishes(text: str) -> bool:
         return any(choice.get("finish_reason") for choice in choices)
     except (ValueError, KeyError, TypeError, AttributeError):
         return False
-
-
-def _exception_text(headers: dict[str, Any], payload: bytes) -> str:
-    kind = headers.get(":exception-type") or headers.get(":error-code") or "an unnamed exception"
-    try:
-        said = json.loads(payload)
-        code = said.get("ErrorCode")
-        text = said.get("Message") or said.get("message") or payload.decode()
-        return f"{kind}{f' ({code})' if code else ''}: {text}"
-    except (ValueError, AttributeError):
-        return f"{kind}: {payload[:500].decode(errors='replace')}"

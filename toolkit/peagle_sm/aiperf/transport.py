@@ -26,7 +26,7 @@ from peagle_sm.aiperf.stream import check_end, payload_parts
 from peagle_sm.core.errors import PeagleError
 
 _CANCELLED = 499  # what AIPerf's own transport reports for a request that it cancelled
-_SECRET = ("X-Amz-Security-Token", "X-Amz-Date")
+_SECRET = ("x-amz-security-token", "x-amz-date")
 
 
 class SageMakerTransport(AioHttpTransport):

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from peagle_sm.aws.frames import FrameDecoder, FrameException, Timed
 from peagle_sm.aws.sse import EventTooLarge
 from peagle_sm.measure.load.events import TimedEvents
-from peagle_sm.measure.load.frames import FrameDecoder, FrameException, Timed
 
 #: Parts that are best read together: fewer cost more CPU a chunk, more hold the event loop longer.
 BATCH = 32

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from peagle_sm.aws.frames import Timed
 from peagle_sm.aws.sse import MAX_EVENT_BYTES, EventTooLarge, SseParser
-from peagle_sm.measure.load.frames import Timed
 
 
 class TimedEvents:

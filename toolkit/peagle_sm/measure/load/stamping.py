@@ -17,8 +17,8 @@ from typing import Any
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
+from peagle_sm.aws.frames import Timed
 from peagle_sm.measure.load.answer import BATCH
-from peagle_sm.measure.load.frames import Timed
 from peagle_sm.measure.load.work import Clock
 
 #: Far below the size at which aiohttp would stop reading from the socket.

@@ -11,8 +11,8 @@ from urllib.parse import quote, urlsplit
 
 from peagle_sm.aws.runtime import BODY_LIMIT_BYTES
 from peagle_sm.aws.session import USER_AGENT, Session
+from peagle_sm.aws.sigv4 import sign
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.load.sigv4 import sign
 from peagle_sm.measure.records import ArmRecord
 
 SERVICE = "sagemaker"
@@ -93,7 +93,7 @@ class SageMakerTarget:
             token=keys.token,
             region=self.region,
             service=SERVICE,
-            amz_date=time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self.utc())),
+            utc=self.utc(),
         )
         return self.endpoint_url.rstrip("/") + path, {**signed, "user-agent": USER_AGENT}
 

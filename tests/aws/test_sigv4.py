@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from urllib.parse import quote
 
 from botocore.auth import SigV4Auth
@@ -10,7 +11,7 @@ from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.measure.load.sigv4 import sign
+from peagle_sm.aws.sigv4 import sign
 
 _WORD = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=30)
 
@@ -43,7 +44,7 @@ def test_it_is_the_signature_of_botocore(
         token=token,
         region="eu-west-1",
         service="sagemaker",
-        amz_date=theirs.headers["X-Amz-Date"],
+        utc=datetime.strptime(theirs.headers["X-Amz-Date"], "%Y%m%dT%H%M%S%z").timestamp(),
     )
     assert ours["authorization"] == theirs.headers["Authorization"]
     assert ours.get("x-amz-security-token") == theirs.headers.get("X-Amz-Security-Token")

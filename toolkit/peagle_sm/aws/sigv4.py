@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import time
 from collections.abc import Mapping
 from functools import lru_cache
 from urllib.parse import quote
@@ -25,15 +26,16 @@ def sign(
     token: str | None,
     region: str,
     service: str,
-    amz_date: str,
+    utc: float,
 ) -> dict[str, str]:
     """Return ``headers`` with those added that authorise a POST of ``body`` to ``https://host/path``.
 
     Args:
         path: as it goes over the wire, already percent-encoded, without a query.
         headers: lower-case names; all of them are signed.
-        amz_date: the time in UTC as ``20261120T135320Z``.
+        utc: the time of the signature, seconds since 1970; AWS takes it for five minutes.
     """
+    amz_date = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(utc))
     signed = {**headers, "host": host, "x-amz-date": amz_date}
     if token:
         signed["x-amz-security-token"] = token

@@ -9,8 +9,8 @@ from botocore.eventstream import EventStreamBuffer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from peagle_sm.aws.frames import FrameDecoder, FrameError, FrameException, parse_headers
 from peagle_sm.local import eventstream
-from peagle_sm.measure.load.frames import FrameDecoder, FrameError, FrameException, parse_headers
 
 
 def _cut(data: bytes, places: list[int]) -> list[tuple[bytes, float]]:
