@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from peagle_sm.measure import quickstart
 from peagle_sm.measure.arms import MODES
+from peagle_sm.measure.report.embedded import extract
+from peagle_sm.measure.report.merging import view_of
+from peagle_sm.measure.result_file import read
 
 PROMPTS = 6
 
@@ -42,3 +46,23 @@ def test_three_modes_come_up_agree_stream_and_leave_nothing(
     assert "small stand-in weights" in shown.out
     assert "resources left: none" in shown.out
     assert "processes left: none" in shown.out
+    page = output.with_suffix(".html")
+    assert f"report: {page}" in shown.out
+    _look_at_the_report(page, output.with_suffix(".jsonl"))
+
+
+def _look_at_the_report(page: Path, file: Path) -> None:
+    """It needs nothing but itself, and holds every figure of the run."""
+    text = page.read_text()
+    assert not re.findall(r"https?:|url\(|@import", text)
+    assert "Nothing to publish" not in text
+    assert "Small stand-in weights" in text
+    (results,) = extract(text)
+    assert results == read(file)
+    assert results.header.command == "quickstart"
+    assert [arm.mode for arm in results.arms] == list(MODES)
+    assert [arm.usd_per_hour for arm in results.arms] == [0.0] * len(MODES)
+    assert len(results.requests) == PROMPTS * len(MODES)
+    assert {point.arm for point in view_of([results]).points} == {arm.name for arm in results.arms}
+    assert [row.identical_outputs for row in results.comparisons] == [PROMPTS] * len(MODES)
+    assert [point.acceptance is None for point in results.points] == [True, False, False]

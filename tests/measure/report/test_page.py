@@ -104,6 +104,25 @@ def test_every_part_has_its_section(outline: Outline) -> None:
     assert sections == [*first.split(), "same-answers", "quality", "provenance"]
 
 
+def test_a_category_stands_with_its_own_figures_under_its_pair() -> None:
+    results = making.stand_in()
+    row = replace(results.comparisons[0], categories={"code": Interval(1.5, 1.4, 1.6)})
+    page = html_page([replace(results, comparisons=(row,))])
+    (table,) = [part for part in page.split("<table") if "<th>code</th>" in part or ">code</th>" in part]
+    assert "P-EAGLE over EAGLE-3 at c=1, by category" in table
+    heads = [table.index(f">{head}<") for head in ("category", "speed-up", "95% interval")]
+    assert heads == sorted(heads) < [table.index("<svg")] * 3
+    assert table.index("1.50x") < table.index("[1.40, 1.60]")
+
+
+def test_prompts_answered_alike_and_each_k_are_told() -> None:
+    outline = Outline(html_page([making.stand_in()]))
+    assert "96 of 96" in outline.text("header")
+    assert "prompts answered alike" in outline.text("header")
+    (table,) = [part for part in html_page([making.stand_in()]).split("<table") if "per request" in part]
+    assert [f">{k}</td>" in table for k in (3, 7)] == [True, True]
+
+
 def test_light_dark_paper_and_phone_are_styled(page: str) -> None:
     for query in ("prefers-color-scheme: dark", "media print", "max-width: 640px"):
         assert query in page

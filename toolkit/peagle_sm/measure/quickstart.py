@@ -1,6 +1,7 @@
 """The whole job on one machine: three modes up, compared turn by turn, streamed, deleted, proven gone.
 
-Run by ``scripts/quickstart``; writes ``results/quickstart.json``.
+Run by ``scripts/quickstart``; writes ``results/quickstart.json``, the same as a results file
+(``quickstart.jsonl``), and the report of it (``quickstart.html``).
 """
 
 from __future__ import annotations
@@ -15,13 +16,20 @@ from typing import Any
 from peagle_sm.local.paths import weights_dir
 from peagle_sm.measure import provenance, workload
 from peagle_sm.measure.arms import MODES, arm_of, spec_of
-from peagle_sm.measure.client import Invokable, request_body
+from peagle_sm.measure.client import TEMPERATURE, Invokable, request_body
+from peagle_sm.measure.endpoint_arm import describe_endpoint
 from peagle_sm.measure.entry import run_job, write_json
 from peagle_sm.measure.progress import Reporter
+from peagle_sm.measure.quickstart_results import results_of
+from peagle_sm.measure.report.embedded import records_of
+from peagle_sm.measure.report.files import write_page
+from peagle_sm.measure.report.page import html_page
+from peagle_sm.measure.result_file import Results, ResultWriter
 from peagle_sm.measure.run import WARM_UP, Run, measure
 from peagle_sm.measure.stack import LocalStack
 from peagle_sm.measure.table import load_text, plain
 from peagle_sm.measure.workload import Prompt
+from peagle_sm.measure.workloads import human_eval
 
 _TITLE = "HumanEval, concurrency 1, greedy, small stand-in weights"
 _STREAMED_TOKENS = 96
@@ -34,7 +42,12 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--max-tokens", type=int, default=128, help="tokens per answer at most (default 128)")
     parser.add_argument("--seed", type=int, default=0, help="chooses prompts and resamples (default 0)")
     parser.add_argument("--one-by-one", action="store_true", help="start an engine when the last one is up")
-    parser.add_argument("--output", type=Path, default=Path("results/quickstart.json"), help="the figures")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("results/quickstart.json"),
+        help="the figures; the results file (.jsonl) and the report (.html) stand beside it",
+    )
     return parser.parse_args(words)
 
 
@@ -60,6 +73,7 @@ def job(options: argparse.Namespace, reporter: Reporter) -> int:
         _show(run)
         with reporter.phase("stream one completion from the p-eagle endpoint"):
             streamed = stream_live(endpoints["p-eagle"], prompts[0])
+        described = [describe_endpoint(stack.session, arm.name).arm for arm in arms]
         origin = provenance.collect(
             seed=options.seed,
             engine=stack.engines(),
@@ -73,6 +87,7 @@ def job(options: argparse.Namespace, reporter: Reporter) -> int:
             left += stack.close()
     print(f"processes left: {', '.join(stack.left) or 'none'}\n")
     write_json(options.output, document(run, left, origin, reporter.seconds, streamed))
+    write_report(options, results_of(run, described, config=settings(options, len(every)), origin=origin))
     return verdict(run, left)
 
 
@@ -96,6 +111,31 @@ def document(
         "provenance": origin,
         "samples": [sample.to_dict() for sample in run.samples],
     }
+
+
+def settings(options: argparse.Namespace, available: int) -> dict[str, Any]:
+    """What was asked for, as the header of the results file gives it."""
+    return {
+        "workload": {
+            "name": "HumanEval",
+            "prompts": options.prompts,
+            "available": available,
+            "license": human_eval.LICENSE,
+            "temperature": TEMPERATURE,
+        },
+        "max_tokens": options.max_tokens,
+        "seed": options.seed,
+    }
+
+
+def write_report(options: argparse.Namespace, results: Results) -> None:
+    """Write the results file and the page made of it, and say where they are."""
+    file, page = options.output.with_suffix(".jsonl"), options.output.with_suffix(".html")
+    with ResultWriter(file, overwrite=True) as writer:
+        for record in records_of(results):
+            writer.append(record)
+    write_page(page, html_page([results], title="P-EAGLE quickstart"))
+    print(f"report: {page} (open it in a browser; `peagle-sm report {file}` prints it)\n")
 
 
 def verdict(run: Run, left: Sequence[str]) -> int:

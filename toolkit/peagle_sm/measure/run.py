@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,13 +23,14 @@ _FEWEST = 2  #: an interval over prompts needs as many
 
 @dataclass(frozen=True)
 class Run:
-    """The samples of one comparison and the load average before and after it."""
+    """The samples of one comparison, the load average before and after it, the client's own CPU time."""
 
     title: str
     arms: tuple[Arm, ...]
     samples: tuple[Sample, ...]
     load: tuple[float, float]
     seed: int
+    client_cpu_s: float = 0.0  #: CPU seconds of this process, warm-up included
 
     def report(self) -> Report:
         """All prompts."""
@@ -78,7 +80,7 @@ def measure(
     asks = {
         arm.name: asker(endpoints[arm.name], max_tokens=max_tokens, salt=title, stream=stream) for arm in arms
     }
-    before = load_now()
+    before, cpu_s = load_now(), time.process_time()
     with reporter.turns("turns", len(prompts) * len(arms)) as tick:
         samples = run_turns(
             prompts,
@@ -88,7 +90,7 @@ def measure(
                 f"{sample.arm}: {sample.output.output_tokens / max(sample.seconds, 1e-9):.0f} tokens/s"
             ),
         )
-    run = Run(title, tuple(arms), tuple(samples), (before, load_now()), seed)
+    run = Run(title, tuple(arms), tuple(samples), (before, load_now()), seed, time.process_time() - cpu_s)
     _demand_drafts(run)
     return run
 

@@ -31,6 +31,11 @@ class Output:
         """What two outputs are compared by: token ids where there are any, else the exact text."""
         return self.token_ids if self.token_ids is not None else self.text
 
+    @property
+    def identity_sha256(self) -> str:
+        """The same as a digest."""
+        return hashlib.sha256(json.dumps(self.identity).encode()).hexdigest()
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -48,10 +53,10 @@ class Sample:
     started_at: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: token ids become their count and SHA-256, the text is kept."""
+        """For JSON: token ids become their SHA-256, the text is kept."""
         output = asdict(self.output)
-        ids = output.pop("token_ids")
-        output["identity_sha256"] = hashlib.sha256(json.dumps(ids or self.output.text).encode()).hexdigest()
+        output.pop("token_ids")
+        output["identity_sha256"] = self.output.identity_sha256
         return {**asdict(self), "output": output}
 
 

@@ -47,7 +47,7 @@ def acceptance(view: View) -> Section | None:
     )
     sources = " and ".join(sorted({_SOURCES[found.source] for _, found in shown}))
     beside = table(
-        ["arm", "per step", "per request", "temperature"],
+        ["arm", "K", "per step", "per request", "temperature"],
         [_row(view, point, found) for point, found in shown],
         caption=f"Acceptance length at {shown[0][0].load.label}, from {sources}",
     )
@@ -76,6 +76,7 @@ def _first(view: View) -> list[tuple[PointRecord, Acceptance]]:
 def _row(view: View, point: PointRecord, found: Acceptance) -> list[Content]:
     return [
         arm_cell(view, point.arm),
+        str(view.arm(point.arm).num_speculative_tokens or words.DASH),
         words.number(found.per_step),
         words.number(found.per_request),
         words.DASH if point.temperature is None else f"{point.temperature:g}",

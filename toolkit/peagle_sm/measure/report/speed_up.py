@@ -26,7 +26,7 @@ def speed_ups(view: View) -> Section | None:
         body = [_ratios(view, ordered(view), "Speed-up of each pair", paired=True)]
     else:
         body = [_group(view, rows) for rows in groups]
-    categories = [row for row in view.comparisons if row.categories]
+    categories = [row for row in ordered(view) if row.categories]
     if categories:
         body.append(folded("By category of prompt", *(_categories(view, row) for row in categories)))
     return Section("speed-up", "Speed-up", _range(view), join(*body))
@@ -69,10 +69,14 @@ def _ratios(view: View, rows: Sequence[ComparisonRecord], caption: str, *, paire
     loads = {row.load for row in rows}
     if paired and len(loads) == 1:
         caption += f" at {rows[0].load.label}"
+    same_units = paired and len({_units(row) for row in rows}) == 1
+    if same_units:  # said once, since the table is wide enough without
+        caption += f", over {_units(rows[0])}"
     columns = _Columns(
         names=paired,
         loads=not paired or len(loads) > 1,
         split=any(row.acceptance_ratio or row.step_time_ratio for row in rows),
+        units=not same_units,
         alike=any(row.compared_outputs for row in rows),
     )
     body = [_row(view, axis, row, columns) for row in rows]
@@ -87,6 +91,7 @@ class _Columns:
     names: bool
     loads: bool
     split: bool
+    units: bool
     alike: bool
 
     def heads(self, axis: IntervalAxis) -> list[Content]:
@@ -94,7 +99,8 @@ class _Columns:
         found += ["load"] if self.loads else []
         found += ["speed-up", "95% interval", axis.head()]
         found += ["from acceptance", "from step time"] if self.split else []
-        return [*found, "over", "answers alike"] if self.alike else [*found, "over"]
+        found += ["over"] if self.units else []
+        return [*found, "answers alike"] if self.alike else found
 
 
 def _row(view: View, axis: IntervalAxis, row: ComparisonRecord, columns: _Columns) -> list[Content]:
@@ -104,11 +110,15 @@ def _row(view: View, axis: IntervalAxis, row: ComparisonRecord, columns: _Column
     if columns.split:
         parts = (row.acceptance_ratio, row.step_time_ratio)
         cells += [words.DASH if part is None else words.ratio(part.value) for part in parts]
-    cells.append(f"{row.units} {_OVER[row.over]}")
+    cells += [_units(row)] if columns.units else []
     if columns.alike:
         counted = f"{row.identical_outputs} of {row.compared_outputs}"
         cells.append(counted if row.compared_outputs else words.DASH)
     return cells
+
+
+def _units(row: ComparisonRecord) -> str:
+    return f"{row.units} {_OVER[row.over]}"
 
 
 def _figure(row: ComparisonRecord) -> Safe:
@@ -126,13 +136,7 @@ def _categories(view: View, row: ComparisonRecord) -> Safe:
         [name, words.ratio(found.value), words.span(found), axis.cell(found, look)] for name, found in ranked
     ]
     caption = f"{view.label(row.faster)} over {view.label(row.slower)} at {row.load.label}, by category"
-    return table(
-        ["category", axis.head(), "speed-up", "95% interval"],
-        body,
-        caption=caption,
-        words=(0, 1),
-        titled=True,
-    )
+    return table(["category", "speed-up", "95% interval", axis.head()], body, caption=caption)
 
 
 def _range(view: View) -> str:

@@ -26,7 +26,8 @@ def tiles(view: View) -> tuple[Tile, ...]:
     if chief(view) is None and view.points:
         found = (*_of_point(view), _cost(view))
     else:
-        found = (_over_none(view), _acceptance(view), _cost(view), _best_k(view))
+        alike = _alike(view) if checks is None else None
+        found = (_over_none(view), _acceptance(view), alike, _cost(view), _best_k(view))
     shown = [tile for tile in found if tile is not None][: 4 if checks is None else 3]
     return (*shown, checks) if checks else tuple(shown)
 
@@ -67,6 +68,20 @@ def _acceptance(view: View) -> Tile | None:
         return None
     against = f"; {view.label(first.slower)} {words.number(lengths[1])}" if lengths[1] else ""
     return Tile("tokens per pass of the target", words.number(lengths[0]), view.label(first.faster) + against)
+
+
+def _alike(view: View) -> Tile | None:
+    """Whether greedy answers were those of plain decoding, where the comparison tells."""
+    first = chief(view)
+    if first is None:
+        return None
+    rows = [row for row in view.comparisons if row.faster == first.faster and row.load == first.load]
+    plain = [row for row in rows if view.arm(row.slower).mode == "none"]
+    row = (plain or [first])[0]
+    if not row.compared_outputs:
+        return None
+    figure = f"{row.identical_outputs} of {row.compared_outputs}"
+    return Tile("prompts answered alike", figure, f"{view.label(row.faster)}; {view.label(row.slower)}")
 
 
 def _cost(view: View) -> Tile | None:
