@@ -10,7 +10,8 @@ import pytest
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.unit_cost import Demand
-from peagle_sm.measure.costs import Objective, cheapest, cost_rows, head_value, serving_of
+from peagle_sm.measure.costs import cheapest, cost_rows, head_value, serving_of
+from peagle_sm.measure.points import Objective
 from peagle_sm.measure.records import ClientHealth, Interval
 from tests.measure.report.making import MODES, arm, closed, compared, comparison, point
 

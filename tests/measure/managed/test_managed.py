@@ -133,7 +133,7 @@ def test_a_failed_job_with_figures_counts_and_says_so(start: Callable[..., Runs]
     outcome = runs()
     assert outcome.results.points[0].errors == {"StreamError": 1}
     assert "c=1: the job counts as failed: AlgorithmError: error rate" in outcome.notes
-    assert "c=1: 1 of 2 requests failed; the first: it went wrong" in outcome.notes
+    assert "c=1: 1 of 2 requests failed (1 x StreamError); the first: it went wrong" in outcome.notes
     runs.nothing_left()
 
 

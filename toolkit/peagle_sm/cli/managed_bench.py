@@ -40,8 +40,8 @@ def run_managed(
     from peagle_sm.cli.signals import termination_is_ctrl_c
     from peagle_sm.core.errors import SpecError
     from peagle_sm.measure import managed
-    from peagle_sm.measure.bench import origin_of_figures
     from peagle_sm.measure.managed_place import find_place
+    from peagle_sm.measure.provenance import origin
     from peagle_sm.service.events import Pacing
 
     if session is None:
@@ -69,7 +69,7 @@ def run_managed(
         around = managed.Surroundings(
             progress=follow,
             pacing=Pacing.for_session(session),
-            provenance=lambda: origin_of_figures(plan.seed),
+            provenance=lambda: origin(plan.seed),
             now=lambda: datetime.now(UTC),
             token=lambda: secrets.token_hex(4),
         )

@@ -11,15 +11,15 @@ import hashlib
 import io
 import json
 import tarfile
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.acceptance import from_requests
-from peagle_sm.measure.points import Objective, e2e_ms, percentiles, tpot_ms, ttft_ms
-from peagle_sm.measure.records import ClientHealth, Goodput, Load, Phase, PointRecord, RequestRecord
+from peagle_sm.measure.load import ClientUsage, LoadRun, Window
+from peagle_sm.measure.points import Objective, make_point, percentiles
+from peagle_sm.measure.records import ClientHealth, Load, Phase, PointRecord, RequestRecord
 
 PROFILE = "profile_export_aiperf.json"
 REQUESTS = "profile_export.jsonl"
@@ -128,35 +128,21 @@ def point_record(
     good = [record for record in measured if record.error is None]
     seconds = _figure(bundle.profile, "benchmark_duration", "avg") or _span(measured)
     tokens = sum(record.output_tokens or 0 for record in good)
-    inputs = [record.input_tokens for record in good if record.input_tokens is not None]
-    rates = [r.output_tokens / (r.done_s - r.sent_s) for r in good if r.output_tokens and r.done_s > r.sent_s]
-    return PointRecord(
-        arm=arm,
-        load=load,
-        seconds=seconds,
-        requests=len(measured),
-        errors=dict(Counter(record.error for record in measured if record.error is not None)),
-        input_tokens=sum(inputs) if inputs else None,
+    whole = make_point(
+        LoadRun(arm, load, 0, tuple(records), Window(0.0, seconds, seconds), ClientUsage((), 0.0)),
+        temperature=temperature,
+        objective=objective,
+        acceptance=from_requests(good),
+        usd_per_hour=usd_per_hour,
+    )
+    # AIPerf's window is as long as it says, and holds all of the measured requests.
+    return replace(
+        whole,
         output_tokens=tokens,
         otps=tokens / seconds if seconds > 0 else 0.0,
-        otps_per_request=sum(rates) / len(rates) if rates else None,
         requests_per_s=len(good) / seconds if seconds > 0 else 0.0,
-        ttft_ms=percentiles(map(ttft_ms, good)),
-        tpot_ms=percentiles(map(tpot_ms, good)),
-        itl_ms=percentiles(gap for record in good for gap in record.gaps_ms),
-        e2e_ms=percentiles(map(e2e_ms, good)),
-        acceptance=from_requests(good),
         client=_health(measured),
-        temperature=temperature,
-        goodput=None if objective is None else _goodput(good, len(measured), objective, seconds),
-        usd=None if usd_per_hour is None else usd_per_hour * seconds / 3600,
     )
-
-
-def _goodput(good: Sequence[RequestRecord], measured: int, objective: Objective, seconds: float) -> Goodput:
-    met = sum(map(objective.met_by, good))
-    rate, share = (met / seconds if seconds > 0 else 0.0), (met / measured if measured else 0.0)
-    return Goodput(objective.ttft_ms, objective.tpot_ms, objective.e2e_ms, rate, share)
 
 
 def _health(measured: Sequence[RequestRecord]) -> ClientHealth:

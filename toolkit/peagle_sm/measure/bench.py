@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from peagle_sm.core.errors import Interrupted, ServiceFault
 from peagle_sm.measure import acceptance
 from peagle_sm.measure.bench_counters import EngineSource
+from peagle_sm.measure.bench_notes import errors_in_words, notes_of
 from peagle_sm.measure.bench_plan import BenchPlan, check_plan, config_of, items_of, measured_of, options_of
 from peagle_sm.measure.bench_probe import Evidence, check_evidence, probe
 from peagle_sm.measure.bench_watch import Spending, Watch
@@ -30,11 +31,10 @@ from peagle_sm.measure.records import (
     Load,
     Mode,
     PointRecord,
-    Record,
     RequestRecord,
 )
-from peagle_sm.measure.result_file import Results, ResultWriter, read
-from peagle_sm.measure.withholding import is_withheld, late_lines, withheld_lines
+from peagle_sm.measure.result_file import Results, ResultWriter, of_finished_loads, read
+from peagle_sm.measure.withholding import is_withheld
 from peagle_sm.measure.workloads import Workload
 from peagle_sm.service.events import Event, Progress
 
@@ -106,7 +106,7 @@ def bench(
     """
     check_plan(plan, workload)
     config = config_of(plan, workload, described.arm)
-    writer = ResultWriter.resume(path, config, keep=_finished(path)) if resume else None
+    writer = ResultWriter.resume(path, config, keep=of_finished_loads(path)) if resume else None
     salt = around.token()
     if writer is None or len(_points(writer)) < len(plan.loads):
         evidence = probe(target, workload, described, salt, around.measure)
@@ -121,7 +121,11 @@ def bench(
             opened.append(described.arm)
         run.all_loads()
     results = read(path)
-    return Outcome(path, results, (*workload.notes, *results.warnings, *_notes(results, described.arm)))
+    return Outcome(
+        path,
+        results,
+        (*workload.notes, *results.warnings, *notes_of(results.points, results.requests, described.arm)),
+    )
 
 
 class _Run:
@@ -168,7 +172,7 @@ class _Run:
                 f"interrupted at {load.label}; {self._saved(watch)}", next_step=self._go_on()
             ) from None
         if sum(point.errors.values()) >= point.requests:
-            raise self._stopped(load, watch, "no request was answered: " + _errors_in_words(point))
+            raise self._stopped(load, watch, "no request was answered: " + errors_in_words(point))
         self._writer.append(point)
         self._around.progress(
             Event("done", _in_a_line(point), load.label, self._spending.seconds, self._spending.usd)
@@ -231,12 +235,6 @@ def _in_a_line(point: PointRecord) -> str:
     return ", ".join(words)
 
 
-def _finished(path: Path) -> Callable[[Record], bool]:
-    """Requests of loads that have no point are measured anew, so the old ones leave the file."""
-    done = {(point.arm, point.load) for point in read(path).points}
-    return lambda record: not isinstance(record, RequestRecord) or (record.arm, record.load) in done
-
-
 def _points(writer: ResultWriter) -> dict[Load, PointRecord]:
     return {point.load: point for point in (writer.found.points if writer.found else ())}
 
@@ -270,48 +268,3 @@ def _first_line(text: str) -> str:
     """The reason without the engine's log behind it; --format json has all of it."""
     line = text.splitlines()[0] if text else ""
     return line if len(line) <= 200 else line[:199] + "…"
-
-
-def _errors_in_words(point: PointRecord) -> str:
-    return ", ".join(f"{count} x {name}" for name, count in sorted(point.errors.items())) or "nothing sent"
-
-
-def _notes(results: Results, arm: ArmRecord) -> list[str]:
-    notes = [*withheld_lines(results.points), *late_lines(results.points)]
-    for point in results.points:
-        if point.errors:
-            first = next(
-                one.error_message
-                for one in results.requests
-                if one.load == point.load and one.phase == "measured" and one.error in point.errors
-            )
-            notes.append(
-                f"{point.load.label}: {sum(point.errors.values())} of {point.requests} requests failed"
-                f" ({_errors_in_words(point)}); the first: {first}"
-            )
-        notes += _drafting_notes(point, arm)
-    return notes
-
-
-def _drafting_notes(point: PointRecord, arm: ArmRecord) -> list[str]:
-    found = point.acceptance
-    if arm.mode in ("eagle3", "p-eagle") and found is None:
-        return [f"{point.load.label}: no acceptance: neither the answers nor the engine tell of any draft"]
-    if arm.mode == "p-eagle" and found is not None and acceptance.is_ineffective(found):
-        return [
-            f"{point.load.label}: parallel drafting ineffective: the second draft token hardly ever survives"
-        ]
-    return []
-
-
-def origin_of_figures(seed: int) -> dict[str, Any]:
-    """Versions, machine, revision and date, for the header."""
-    from peagle_sm.measure import provenance
-
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": provenance.versions(),
-        "machine": provenance.machine(),
-        "git_revision": provenance.git_revision(Path(__file__).parent),
-        "seed": seed,
-    }

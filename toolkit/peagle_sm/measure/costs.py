@@ -20,7 +20,8 @@ from peagle_sm.core.unit_cost import (
     fleet_for,
     usd_per_million_tokens,
 )
-from peagle_sm.measure.records import ArmRecord, ComparisonRecord, Load, Percentiles, PointRecord
+from peagle_sm.measure.points import Objective
+from peagle_sm.measure.records import ArmRecord, ComparisonRecord, Load, PointRecord
 from peagle_sm.measure.withholding import is_withheld
 
 Pricing = Callable[[ArmRecord], tuple[float | None, str]]
@@ -30,32 +31,6 @@ Pricing = Callable[[ArmRecord], tuple[float | None, str]]
 def recorded(arm: ArmRecord) -> tuple[float | None, str]:
     """The price that was written down when the arm was measured."""
     return arm.usd_per_hour, arm.price_source or "no price was recorded"
-
-
-@dataclass(frozen=True)
-class Objective:
-    """Latencies in milliseconds that the 95th percentile of a point must keep; None asks nothing."""
-
-    ttft_ms: float | None = None
-    tpot_ms: float | None = None
-    e2e_ms: float | None = None
-
-    def misses(self, point: PointRecord) -> tuple[str, ...]:
-        """What ``point`` misses, in words; a latency that was not measured is missed."""
-        checks = (
-            ("TTFT", self.ttft_ms, point.ttft_ms),
-            ("TPOT", self.tpot_ms, point.tpot_ms),
-            ("end to end", self.e2e_ms, point.e2e_ms),
-        )
-        return tuple(
-            f"{name} p95 {_ms(found)}, asked {limit:g} ms"
-            for name, limit, found in checks
-            if limit is not None and (found is None or found.p95 > limit)
-        )
-
-
-def _ms(found: Percentiles | None) -> str:
-    return "not measured" if found is None else f"{found.p95:.0f} ms"
 
 
 @dataclass(frozen=True)

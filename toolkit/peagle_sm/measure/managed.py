@@ -19,13 +19,13 @@ from peagle_sm.core.errors import Interrupted
 from peagle_sm.measure import managed_spec
 from peagle_sm.measure.aiperf_output import Bundle, point_record, request_records
 from peagle_sm.measure.bench import Outcome
+from peagle_sm.measure.bench_notes import notes_of
 from peagle_sm.measure.bench_plan import BenchPlan, check_plan, config_of
 from peagle_sm.measure.endpoint_arm import Described
 from peagle_sm.measure.managed_job import Job, run_job
 from peagle_sm.measure.managed_place import Place
-from peagle_sm.measure.records import ArmRecord, Header, Load, PointRecord, Record, RequestRecord
-from peagle_sm.measure.result_file import ResultWriter, read
-from peagle_sm.measure.withholding import withheld_lines
+from peagle_sm.measure.records import ArmRecord, Header, Load, PointRecord, RequestRecord
+from peagle_sm.measure.result_file import ResultWriter, of_finished_loads, read
 from peagle_sm.measure.workloads import Workload
 from peagle_sm.service.events import Event, Pacing, Progress
 
@@ -82,7 +82,7 @@ def run_managed(
     salt = around.token()
     prompts = {load: managed_spec.dataset(load, plan, workload, salt) for load in plan.loads}
     config = {**config_of(plan, workload, described.arm), "client": "managed"}
-    writer = ResultWriter.resume(path, config, keep=_finished(path)) if resume else ResultWriter(path)
+    writer = ResultWriter.resume(path, config, keep=of_finished_loads(path)) if resume else ResultWriter(path)
     notes = managed_spec.notes(workload)
     with writer:
         if writer.found is None:
@@ -102,7 +102,7 @@ def run_managed(
             )
             facts, bundle = _measured(session, job, load, path, around)
             point, requests = _write(writer, bundle, described.arm, load, plan, workload)
-            notes += _notes(facts, point, requests, bundle)
+            notes += _notes(described.arm, facts, point, requests, bundle)
             told = _ended(described.arm, load, facts, point, bundle)
             around.progress(Event("done", told, load.label, facts.seconds or 0.0))
     return Outcome(path, read(path), (*workload.notes, *notes))
@@ -151,7 +151,11 @@ def _write(
 
 
 def _notes(
-    facts: JobFacts, point: PointRecord, requests: Sequence[RequestRecord], bundle: Bundle
+    arm: ArmRecord,
+    facts: JobFacts,
+    point: PointRecord,
+    requests: Sequence[RequestRecord],
+    bundle: Bundle,
 ) -> list[str]:
     found = [f"{point.load.label}: measured by AIPerf {bundle.version or 'of an unknown version'}"]
     if facts.status == "Failed":
@@ -160,12 +164,7 @@ def _notes(
     again = sum(count - 1 for count in times.values())
     if again:
         found.append(f"{point.load.label}: {again} requests asked a prompt again: the prefix cache may help")
-    found += withheld_lines([point])
-    if point.errors:
-        first = next(one.error_message for one in requests if one.error in point.errors)
-        failed = sum(point.errors.values())
-        found.append(f"{point.load.label}: {failed} of {point.requests} requests failed; the first: {first}")
-    return found
+    return [*found, *notes_of([point], requests, arm)]
 
 
 def _ended(arm: ArmRecord, load: Load, facts: JobFacts, point: PointRecord, bundle: Bundle) -> str:
@@ -173,11 +172,6 @@ def _ended(arm: ArmRecord, load: Load, facts: JobFacts, point: PointRecord, bund
     cost = "" if not arm.usd_per_hour or took is None else f", {arm.usd_per_hour * took / 3600:.2f} USD"
     lasted = "" if took is None else f" after {took / 60:.1f} min{cost}"
     return f"{load.label}: {facts.status}{lasted}: {point.otps:.1f} tokens/s (AIPerf {bundle.version})"
-
-
-def _finished(path: Path) -> Callable[[Record], bool]:
-    done = {(point.arm, point.load) for point in read(path).points}
-    return lambda record: not isinstance(record, RequestRecord) or (record.arm, record.load) in done
 
 
 def _header(described: Described, config: dict[str, Any], around: Surroundings) -> Header:

@@ -24,7 +24,7 @@ from peagle_sm.measure.records import (
 
 @dataclass(frozen=True)
 class Objective:
-    """Milliseconds that a request must stay within to count as good; None is no limit."""
+    """Milliseconds that a request, or the 95th percentile of a point, is to stay within; None is no limit."""
 
     ttft_ms: float | None = None
     tpot_ms: float | None = None
@@ -40,6 +40,23 @@ class Objective:
             (self.e2e_ms, e2e_ms(record)),
         )
         return all(limit is None or value is None or value <= limit for limit, value in pairs)
+
+    def misses(self, point: PointRecord) -> tuple[str, ...]:
+        """What ``point`` misses, in words; a latency that was not measured is missed."""
+        checks = (
+            ("TTFT", self.ttft_ms, point.ttft_ms),
+            ("TPOT", self.tpot_ms, point.tpot_ms),
+            ("end to end", self.e2e_ms, point.e2e_ms),
+        )
+        return tuple(
+            f"{name} p95 {_ms(found)}, asked {limit:g} ms"
+            for name, limit, found in checks
+            if limit is not None and (found is None or found.p95 > limit)
+        )
+
+
+def _ms(found: Percentiles | None) -> str:
+    return "not measured" if found is None else f"{found.p95:.0f} ms"
 
 
 def make_point(

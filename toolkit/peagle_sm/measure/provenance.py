@@ -81,6 +81,17 @@ def _git(folder: Path, *words: str) -> str | None:
     return run.stdout.strip()
 
 
+def origin(seed: int) -> dict[str, Any]:
+    """Date, versions, machine, revision and seed: what every results file says."""
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": versions(),
+        "machine": machine(),
+        "git_revision": git_revision(Path(__file__).parent),
+        "seed": seed,
+    }
+
+
 def collect(
     *, seed: int, engine: Sequence[Mapping[str, Any]], spec_hashes: Mapping[str, str | None], weights: Path
 ) -> dict[str, Any]:
@@ -90,12 +101,8 @@ def collect(
     ``weights`` is the folder of the small stand-in weights.
     """
     return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        **origin(seed),
         "stand_in_weights": True,
-        "versions": versions(),
-        "machine": machine(),
-        "git_revision": git_revision(Path(__file__).parent),
-        "seed": seed,
         "engine": [dict(row) for row in engine],
         "spec_sha256": dict(spec_hashes),
         "weights_sha256": weights_sha256(weights),

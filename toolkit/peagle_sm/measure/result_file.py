@@ -76,6 +76,12 @@ def read(path: Path) -> Results:
     return results
 
 
+def of_finished_loads(path: Path) -> Callable[[Record], bool]:
+    """What ``ResultWriter.resume`` keeps: requests of loads without a point are measured anew."""
+    done = {(point.arm, point.load) for point in read(path).points}
+    return lambda record: not isinstance(record, records.RequestRecord) or (record.arm, record.load) in done
+
+
 def _read(path: Path) -> tuple[Results, int]:
     """The results and how many bytes of the file are whole lines."""
     try:

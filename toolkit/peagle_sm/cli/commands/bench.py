@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from peagle_sm.cli.lazy import Command
-from peagle_sm.cli.measuring_options import Numbers, need_measure_extra
+from peagle_sm.cli.measuring_options import (
+    FILE,
+    Numbers,
+    api_option,
+    chosen_workload,
+    first_turn_option,
+    max_tokens_option,
+    need_measure_extra,
+    repeat_option,
+    results_file,
+    temperature_option,
+    workload_file_option,
+    workload_option,
+)
 from peagle_sm.cli.options import global_options
 from peagle_sm.cli.output import emit, note
 from peagle_sm.cli.state import State
@@ -22,20 +34,12 @@ if TYPE_CHECKING:
 
 _CONCURRENCIES = (1, 8)
 _MODES = ("none", "eagle3", "p-eagle")
-_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command(cls=Command)
 @click.argument("endpoint")
-@click.option(
-    "--workload",
-    "-w",
-    metavar="NAME|PATH",
-    default="humaneval",
-    show_default=True,
-    help="humaneval, mt-bench, speed-bench[:SPLIT], synthetic:IN/OUT, or a file (or directory) of requests.",
-)
-@click.option("--workload-file", type=_FILE, help="The named workload's file, where it cannot be fetched.")
+@workload_option
+@workload_file_option
 @click.option("--prompts", type=click.IntRange(min=1), help="How many of its prompts.  [default: all]")
 @click.option(
     "--concurrency",
@@ -49,11 +53,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="Measured seconds a load.")
 @click.option("--warm-up", type=click.IntRange(min=0), help="Requests before.  [default: the concurrency]")
 @click.option("--ramp", type=click.FloatRange(min=0), default=0.0, help="Seconds in which a load builds up.")
-@click.option("--repeat", is_flag=True, help="Send prompts again when all were sent, never from the cache.")
-@click.option("--max-tokens", type=click.IntRange(min=1), help="Tokens an answer at most.  [default: 256]")
-@click.option("--temperature", type=click.FloatRange(0, 2), help="[default: 0; in bodies of yours, theirs]")
-@click.option("--api", type=click.Choice(("auto", "chat", "completion")), default="auto", show_default=True)
-@click.option("--first-turn-only", is_flag=True, help="Of a conversation ask the first question only.")
+@repeat_option
+@max_tokens_option
+@temperature_option
+@api_option
+@first_turn_option
 @click.option("--ttft-ms", type=click.FloatRange(min=0, min_open=True), help="Objective for goodput.")
 @click.option("--tpot-ms", type=click.FloatRange(min=0, min_open=True), help="Objective for goodput.")
 @click.option("--e2e-ms", type=click.FloatRange(min=0, min_open=True), help="Objective for goodput.")
@@ -68,8 +72,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Chooses prompts, order and arrivals.")
 @click.option("--keep-text", is_flag=True, help="Keep the answers in the results file.")
-@click.option("--out", "-o", type=_FILE, help="The results file.  [default: results/bench-NAME-TIME.jsonl]")
-@click.option("--resume", type=_FILE, help="Go on with this results file: same command, unfinished loads.")
+@click.option("--out", "-o", type=FILE, help="The results file.  [default: results/bench-NAME-TIME.jsonl]")
+@click.option("--resume", type=FILE, help="Go on with this results file: same command, unfinished loads.")
 @click.option("--managed", is_flag=True, help="Let SageMaker's own AI benchmark jobs (AIPerf) measure.")
 @click.option("--role-arn", help="Role of the managed jobs.  [default: the model's]")
 @click.option("--s3-output", metavar="S3URI", help="Where they write.  [default: SageMaker's default bucket]")
@@ -103,19 +107,20 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
 def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome, bool]:
     from peagle_sm.cli.progress import follower
     from peagle_sm.cli.signals import termination_is_ctrl_c
-    from peagle_sm.measure.bench import Around, bench, origin_of_figures
+    from peagle_sm.measure.bench import Around, bench
     from peagle_sm.measure.bench_counters import engine_source
     from peagle_sm.measure.bench_plan import check_plan
     from peagle_sm.measure.endpoint_arm import look_at
     from peagle_sm.measure.load import make_target
+    from peagle_sm.measure.provenance import origin
 
-    workload = _workload(options)
+    workload = chosen_workload(options)
     plan = _plan(options, len(workload.items))
     check_plan(plan, workload)
     session, described = _describe(state, endpoint, options)
     arm = described.arm
     _show_before(state, described, workload, plan)
-    path = options["resume"] or options["out"] or _default_path(arm.name)
+    path = options["resume"] or options["out"] or results_file("bench", arm.name)
     if options["managed"]:
         from peagle_sm.cli.managed_bench import run_managed
 
@@ -131,7 +136,7 @@ def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome,
             Around(
                 progress=follow,
                 look=lambda: look_at(session, arm),
-                provenance=lambda: origin_of_figures(plan.seed),
+                provenance=lambda: origin(plan.seed),
                 source=engine_source(session, arm, state.sleep),
                 every_s=5.0 if state.format == "json" else 0.5,
             ),
@@ -162,21 +167,6 @@ def _plan(options: dict[str, Any], prompts: int) -> BenchPlan:
     )
 
 
-def _workload(options: dict[str, Any]) -> Workload:
-    from peagle_sm.measure.workloads import load_workload
-
-    return load_workload(
-        options["workload"],
-        seed=options["seed"],
-        count=options["prompts"],
-        max_tokens=options["max_tokens"],
-        temperature=options["temperature"],
-        api=options["api"],
-        file=options["workload_file"],
-        first_turn_only=options["first_turn_only"],
-    )
-
-
 def _describe(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Session | None, Described]:
     from peagle_sm.measure.endpoint_arm import demand_mode, describe_endpoint, describe_url, is_url
 
@@ -198,10 +188,3 @@ def _show_before(state: State, described: Described, workload: Workload, plan: B
     from peagle_sm.cli.bench_text import render_before
 
     note(state, render_before(described.arm, workload, plan, stand_in=described.stand_in_weights) + "\n")
-
-
-def _default_path(arm: str) -> Path:
-    from datetime import UTC, datetime
-
-    name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in arm)
-    return Path("results") / f"bench-{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.jsonl"

@@ -231,11 +231,11 @@ def _show_price(
 
 
 def _around(state: State, session: Session | None, follow: Follower, options: dict[str, Any]) -> Around:
-    from peagle_sm.measure.bench import origin_of_figures
     from peagle_sm.measure.bench_counters import engine_source
     from peagle_sm.measure.compare.run import Around
     from peagle_sm.measure.endpoint_arm import look_at
     from peagle_sm.measure.load import make_target
+    from peagle_sm.measure.provenance import origin
 
     def look(arm: ArmRecord) -> str | None:
         return look_at(session, arm)
@@ -250,7 +250,7 @@ def _around(state: State, session: Session | None, follow: Follower, options: di
         target_of=lambda arm: make_target(session, arm),
         look=look,
         drafts_of=drafts_of,
-        provenance=lambda: origin_of_figures(options["seed"]),
+        provenance=lambda: origin(options["seed"]),
         every_s=5.0 if state.format == "json" else 0.5,
     )
 

@@ -13,7 +13,7 @@ from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import Interrupted, SpecError
 from peagle_sm.core.plan import Plan
 from peagle_sm.core.spec import EndpointSpec, Mode
-from peagle_sm.measure.bench import origin_of_figures
+from peagle_sm.measure.provenance import origin
 from peagle_sm.measure.records import FitRecord, Header
 from peagle_sm.measure.result_file import ResultWriter, read
 from peagle_sm.measure.tune.arms import arm_spec, label
@@ -214,7 +214,7 @@ def _header(job: Job, session: Session, began: datetime, token: str) -> Header:
         run_id=f"tune-{began:%Y%m%dT%H%M%SZ}-{token}",
         command="tune",
         config=config,
-        provenance=origin_of_figures(job.seed),
+        provenance=origin(job.seed),
         stand_in_weights=session.is_local,
     )
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure import provenance
 from peagle_sm.measure.endpoint_arm import Described, describe_endpoint, describe_url, is_url
+from peagle_sm.measure.provenance import origin
 from peagle_sm.measure.records import Header
 from peagle_sm.measure.verify.engines import EndpointEngine, Engine, UrlEngine
 from peagle_sm.measure.verify.lab import Options
@@ -86,9 +84,9 @@ def header(
     candidate: Described, baseline: Described, workload: Workload, options: Options, checks: Sequence[str]
 ) -> Header:
     """The first line of the results file."""
-    began = datetime.now(UTC).isoformat(timespec="seconds")
+    where_from = origin(options.seed)
     return Header(
-        run_id=f"verify-{candidate.arm.name}-{began}",
+        run_id=f"verify-{candidate.arm.name}-{where_from['date']}",
         command="verify",
         config={
             "endpoint": candidate.arm.endpoint,
@@ -98,11 +96,7 @@ def header(
             **asdict(options),
         },
         provenance={
-            "date": began,
-            "versions": provenance.versions(),
-            "machine": provenance.machine(),
-            "git_revision": provenance.git_revision(Path(__file__).parent),
-            "seed": options.seed,
+            **where_from,
             "endpoint": dict(candidate.origin),
             "baseline": dict(baseline.origin),
         },
