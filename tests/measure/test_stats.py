@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import math
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,9 +25,9 @@ def test_a_rate_of_nothing_is_refused() -> None:
         stats.otps([])
 
 
-@given(st.lists(st.tuples(st.integers(1, 200), seconds_strategy), min_size=2, max_size=12), st.integers(0, 9))
-def test_an_arm_against_itself_is_exactly_one(rows: list[tuple[int, float]], seed: int) -> None:
-    ratio = stats.paired_ratio(arm_of("a", rows), arm_of("b", rows), seed=seed, resamples=100)
+@given(st.lists(st.tuples(st.integers(1, 200), seconds_strategy), min_size=2, max_size=12))
+def test_an_arm_against_itself_is_exactly_one(rows: list[tuple[int, float]]) -> None:
+    ratio = stats.paired_ratio(arm_of("a", rows), arm_of("b", rows))
     assert (ratio.value, ratio.low, ratio.high) == pytest.approx((1, 1, 1))
     assert not ratio.shown
 
@@ -38,7 +35,7 @@ def test_an_arm_against_itself_is_exactly_one(rows: list[tuple[int, float]], see
 @given(st.lists(st.tuples(st.integers(1, 200), seconds_strategy), min_size=2, max_size=8), st.floats(1.1, 9))
 def test_an_arm_uniformly_faster_is_shown_with_no_width(rows: list[tuple[int, float]], gain: float) -> None:
     faster = arm_of("a", [(tokens, seconds / gain) for tokens, seconds in rows])
-    ratio = stats.paired_ratio(faster, arm_of("b", rows), seed=0, resamples=100)
+    ratio = stats.paired_ratio(faster, arm_of("b", rows))
     assert (ratio.value, ratio.low, ratio.high) == pytest.approx((gain, gain, gain))
     assert ratio.shown
 
@@ -49,46 +46,20 @@ def test_the_order_of_samples_does_not_matter(
 ) -> None:
     left = arm_of("a", [(10, one) for one, _ in seconds])
     right = arm_of("b", [(10, two) for _, two in seconds])
-    ratio = stats.paired_ratio(left, right, seed=3, resamples=100)
+    ratio = stats.paired_ratio(left, right)
     assert ratio.low <= ratio.high
     assert ratio.value > 0
-    assert stats.paired_ratio(left[::-1], right[::-1], seed=3, resamples=100) == ratio
+    assert stats.paired_ratio(left[::-1], right[::-1]) == ratio
 
 
 def test_unpaired_prompts_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="unpaired: \\['p1'\\]"):
-        stats.paired_ratio(arm_of("a", [(1, 1.0), (1, 1.0)]), arm_of("b", [(1, 1.0)]), seed=0)
+        stats.paired_ratio(arm_of("a", [(1, 1.0), (1, 1.0)]), arm_of("b", [(1, 1.0)]))
 
 
 def test_one_prompt_gives_no_interval() -> None:
     with pytest.raises(ValueError, match="at least 2 prompts"):
-        stats.paired_ratio(arm_of("a", [(1, 1.0)]), arm_of("b", [(1, 1.0)]), seed=0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("prompts", [21, 64])
-def test_the_interval_covers_the_truth_as_often_as_it_says(prompts: int) -> None:
-    """Log-normal per-prompt speed-ups with the spread measured between heads (0.2 to 0.27)."""
-    spread, true, trials, covered = 0.25, 1.3, 150, 0
-    draw = random.Random(7)
-    for trial in range(trials):
-        slow = [draw.uniform(0.2, 0.4) for _ in range(prompts)]
-        gains = [true * math.exp(draw.gauss(0, spread)) for _ in slow]
-        faster = arm_of("a", [(100, seconds / gain) for seconds, gain in zip(slow, gains, strict=True)])
-        slower = arm_of("b", [(100, seconds) for seconds in slow])
-        ratio = stats.paired_ratio(faster, slower, seed=trial, resamples=400)
-        # The ratio of sums weighs by time, so its truth is 1 / E[1 / gain].
-        covered += ratio.low <= true / math.exp(spread**2 / 2) <= ratio.high
-    # 95% of 150 is 142.5 with a standard deviation of 2.7; 135 is nearly three below.
-    assert covered >= 135
-
-
-@pytest.mark.parametrize(("count", "t"), [(10, 2.262), (21, 2.086), (64, 1.998)])
-def test_the_tail_widens_as_students_t_does(count: int, t: float) -> None:
-    from statistics import NormalDist
-
-    expected = NormalDist().cdf(-t * math.sqrt(count / (count - 1)))
-    assert stats.expanded_tail(count) == pytest.approx(expected, rel=0.02)
+        stats.paired_ratio(arm_of("a", [(1, 1.0)]), arm_of("b", [(1, 1.0)]))
 
 
 @pytest.mark.parametrize(("low", "high", "shown"), [(1.1, 1.2, True), (0.8, 0.9, True), (0.9, 1.1, False)])

@@ -88,7 +88,7 @@ def answer(title: str, arms: Sequence[Arm], endpoints: Mapping[str, Any], prompt
         histogram = () if arm.mode == "none" else (1, 2, 1)
         seconds = SECONDS[arm.mode, arm.num_speculative_tokens]
         samples += [sample(arm.name, prompt.id, seconds, tuple(range(16)), histogram) for prompt in prompts]
-    return Run(title, tuple(arms), tuple(samples), (0.5, 1.0), seed=0)
+    return Run(title, tuple(arms), tuple(samples), (0.5, 1.0))
 
 
 def swept(stack: ScriptedStack, tmp_path: Path) -> EngineResult:
@@ -123,7 +123,7 @@ def test_the_best_k_goes_by_the_gain_within_its_block_not_by_the_rate(tmp_path: 
     found = swept(ScriptedStack(), tmp_path)
     block = found.blocks[5]
     slow = [Sample(s.arm, s.prompt_id, 2 * s.seconds, s.output) for s in block.samples]
-    blocks = {3: found.blocks[3], 5: Run(block.title, block.arms, tuple(slow), block.load, 0)}
+    blocks = {3: found.blocks[3], 5: Run(block.title, block.arms, tuple(slow), block.load)}
     assert best_k(blocks, "p-eagle") == 5
 
 

@@ -54,7 +54,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--compiled-ks", help="K to try with compiled engines (default: as --ks)")
     parser.add_argument("--stream", action="store_true", help="stream the answers, which adds TTFT")
     parser.add_argument("--quick", action="store_true", help="a trial: 8 prompts a K and 8 more, 64 tokens")
-    parser.add_argument("--seed", type=int, default=0, help="chooses prompts and resamples (default 0)")
+    parser.add_argument("--seed", type=int, default=0, help="chooses prompts (default 0)")
     parser.add_argument("--page", type=Path, default=Path("docs/modes.md"), help="the page to write")
     parser.add_argument("--output", type=Path, default=Path("results/bench-modes.json"), help="the figures")
     options = parser.parse_args(words)
@@ -106,7 +106,6 @@ def job(options: argparse.Namespace, reporter: Reporter) -> int:
         measure,
         warm_up=prompts.warm_up,
         max_tokens=options.max_tokens,
-        seed=options.seed,
         reporter=reporter,
         stream=options.stream,
     )

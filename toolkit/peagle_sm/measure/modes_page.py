@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from peagle_sm.measure.run import Run
-from peagle_sm.measure.stats import RESAMPLES
 from peagle_sm.measure.summary import Report
 from peagle_sm.measure.sweep import EngineResult
 from peagle_sm.measure.table import load_text, markdown, ratio_text
@@ -23,8 +22,8 @@ This page is written by `scripts/bench-modes`; do not edit it.
 - Concurrency 1, temperature 0, the same request to every mode, engines up together and taking turns prompt
   by prompt in an order that rotates; warm-up is not counted, and no run finds another's prompts cached.
 - OTPS: all output tokens by all seconds of wall time, as the caller of the endpoint sees them{streamed}.
-- Speed-ups are paired by prompt; brackets hold a 95% interval over prompts (bootstrap, {resamples} resamples,
-  widened for small samples). "not shown" means that the interval includes 1.
+- Speed-ups are paired by prompt; brackets hold a 95% interval over prompts ([measure.md](measure.md)).
+  "not shown" means that the interval includes 1.
 - Acceptance length: tokens per verification step, 1 + accepted / drafts, weighted by step.
 - Target steps and draft passes are forward passes per 1,000 output tokens (one prefill per request
   included; drafts that were verified). An EAGLE-3 draft takes K passes, a P-EAGLE draft one.
@@ -39,7 +38,7 @@ _OF_ONE_ENGINE = ("/opt/ml", "host", "port")
 def page(results: Sequence[EngineResult], settings: Mapping[str, Any], provenance: Mapping[str, Any]) -> str:
     """The whole page."""
     streamed = ", streamed" if settings["stream"] else ", answers whole"
-    parts = [_INTRODUCTION.format(streamed=streamed, resamples=f"{RESAMPLES:,}")]
+    parts = [_INTRODUCTION.format(streamed=streamed)]
     parts.append(_chosen(results))
     for found in results:
         finals = [_final(run) for run in found.finals.values()]

@@ -40,7 +40,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/quickstart", description=__doc__.splitlines()[0])
     parser.add_argument("--prompts", type=int, default=64, help="HumanEval prompts (default 64)")
     parser.add_argument("--max-tokens", type=int, default=128, help="tokens per answer at most (default 128)")
-    parser.add_argument("--seed", type=int, default=0, help="chooses prompts and resamples (default 0)")
+    parser.add_argument("--seed", type=int, default=0, help="chooses prompts (default 0)")
     parser.add_argument("--one-by-one", action="store_true", help="start an engine when the last one is up")
     parser.add_argument(
         "--output",
@@ -67,7 +67,6 @@ def job(options: argparse.Namespace, reporter: Reporter) -> int:
                 prompts,
                 warm_up=workload.warm_up_prompts(every, prompts, WARM_UP),
                 max_tokens=options.max_tokens,
-                seed=options.seed,
                 reporter=reporter,
             )
         _show(run)

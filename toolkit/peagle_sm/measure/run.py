@@ -29,19 +29,18 @@ class Run:
     arms: tuple[Arm, ...]
     samples: tuple[Sample, ...]
     load: tuple[float, float]
-    seed: int
     client_cpu_s: float = 0.0  #: CPU seconds of this process, warm-up included
 
     def report(self) -> Report:
         """All prompts."""
-        return make_report(self.title, self.arms, self.samples, seed=self.seed)
+        return make_report(self.title, self.arms, self.samples)
 
     def least_repetitive(self) -> Report:
         """The third of the prompts whose outputs, decoded without speculation, repeat least."""
         plain = {arm.name for arm in self.arms if arm.mode == "none"}
         only = stats.least_repetitive(sample for sample in self.samples if sample.arm in plain)
         title = f"{self.title}; least repetitive third of the prompts"
-        return make_report(title, self.arms, self.samples, seed=self.seed, only=only)
+        return make_report(title, self.arms, self.samples, only=only)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: both reports, the load and every sample."""
@@ -61,7 +60,6 @@ def measure(
     *,
     warm_up: Sequence[Prompt],
     max_tokens: int,
-    seed: int,
     reporter: Reporter,
     stream: bool = False,
 ) -> Run:
@@ -90,7 +88,7 @@ def measure(
                 f"{sample.arm}: {sample.output.output_tokens / max(sample.seconds, 1e-9):.0f} tokens/s"
             ),
         )
-    run = Run(title, tuple(arms), tuple(samples), (before, load_now()), seed, time.process_time() - cpu_s)
+    run = Run(title, tuple(arms), tuple(samples), (before, load_now()), time.process_time() - cpu_s)
     _demand_drafts(run)
     return run
 

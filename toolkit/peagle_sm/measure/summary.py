@@ -116,7 +116,6 @@ def make_report(
     arms: Sequence[Arm],
     samples: Sequence[Sample],
     *,
-    seed: int,
     only: Collection[str] | None = None,
 ) -> Report:
     """Summarise ``samples``; every arm is compared with every arm of a slower mode before it.
@@ -133,7 +132,7 @@ def make_report(
     speed_ups: dict[str, dict[str, Ratio]] = {}
     for arm in arms:
         speed_ups[arm.name] = {
-            base.name: stats.paired_ratio(by_arm[arm.name], by_arm[base.name], seed=seed)
+            base.name: stats.paired_ratio(by_arm[arm.name], by_arm[base.name])
             for base in baselines(arm, arms)
         }
     kept = [sample for group in by_arm.values() for sample in group]
