@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from peagle_sm.measure.tune import page
 from peagle_sm.measure.tune.simulate import always, by_deployment, by_runtime, exhaustive, simulate
@@ -53,11 +52,6 @@ def test_the_page_is_written_between_its_marks(tmp_path: Path) -> None:
     assert "old" not in written
     assert "scripts/simulate-tuner --endpoints 2 --seed 3" in written
     assert written.count("| tune, ") == 2 * (len(page.LOADS) + len(page.NOISES) - 1)
-
-
-def test_a_page_without_its_marks_is_refused() -> None:
-    with pytest.raises(ValueError, match="lacks"):
-        page.insert("nothing here", "table")
 
 
 def test_what_does_not_hold_is_named() -> None:

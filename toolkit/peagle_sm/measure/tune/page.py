@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from peagle_sm.measure import provenance
+from peagle_sm.measure.marked_page import insert
 from peagle_sm.measure.tune.fit import Noise
 from peagle_sm.measure.tune.simulate import (
     Outcome,
@@ -107,19 +108,6 @@ def table(found: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def insert(page: str, written: str) -> str:
-    """Replace what stands between the two marks.
-
-    Raises:
-        ValueError: the page lacks one of them.
-    """
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the page lacks {BEGIN} or {END}")
-    return f"{before}{BEGIN}\n{written}\n{END}{after}"
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Simulate, write the page, and return 1 when the tuner loses more than it may."""
     parser = argparse.ArgumentParser(prog="scripts/simulate-tuner", description=__doc__)
@@ -136,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"--endpoints {options.endpoints} --seed {options.seed}`."
     )
     page = options.page.read_text(encoding="utf-8")
-    options.page.write_text(insert(page, f"{stamp}\n\n{table(found)}"), encoding="utf-8")
+    options.page.write_text(insert(page, BEGIN, END, f"{stamp}\n\n{table(found)}"), encoding="utf-8")
     print(table(found))
     for line in misses(found):
         print(f"does not hold: {line}", file=sys.stderr)
