@@ -6,12 +6,12 @@ import pytest
 
 from peagle_sm.measure.compare.cells import (
     Cell,
-    Window,
     of_blocks,
     of_prompts,
     of_requests_in_blocks,
     share_within,
 )
+from peagle_sm.measure.load import Window
 from peagle_sm.measure.records import Phase, RequestRecord
 from tests.measure.compare.simulating import EIGHT, request
 
@@ -45,11 +45,11 @@ def test_plain_decoding_takes_one_step_a_token_and_an_unknown_mode_tells_nothing
 )
 def test_a_request_counts_with_the_chunks_that_came_within(began: float, ended: float, share: float) -> None:
     ten_seconds = request("a", "p", seconds=10, chunks=10)  # chunks at 1, 2 … 10
-    assert share_within(ten_seconds, Window(0, began, ended)) == pytest.approx(share)
+    assert share_within(ten_seconds, Window(began, ended, ended - began)) == pytest.approx(share)
 
 
 def test_no_chunk_is_no_share() -> None:
-    assert share_within(replace(request("a", "p"), first_s=None), Window(0, 0, 9)) == 0
+    assert share_within(replace(request("a", "p"), first_s=None, last_s=None), Window(0, 9, 9)) == 0
 
 
 def test_a_block_counts_what_arrived_in_both_its_windows_whatever_the_phase() -> None:
@@ -65,7 +65,7 @@ def test_a_block_counts_what_arrived_in_both_its_windows_whatever_the_phase() ->
         request("a", "r", error="StreamError", sent=1, load=EIGHT, block=3),
         request("a", "s", sent=2, load=EIGHT, block=4),
     ]
-    cells = of_blocks(records, [Window(3, 0.05, 20.05), Window(3, 100, 110)], speculates=True)
+    cells = of_blocks(records, [(3, Window(0.05, 20.05, 20.0)), (3, Window(100, 110, 10.0))], speculates=True)
     assert set(cells) == {3}
     found = cells[3]
     assert (found.tokens, found.seconds) == (pytest.approx(200), pytest.approx(30))

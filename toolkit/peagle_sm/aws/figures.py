@@ -86,9 +86,8 @@ def acceptance_of(document: Mapping[str, Any]) -> Acceptance | None:
 
     None when they are absent: speculation off, ``n`` above 1, or the flag not set.
     """
-    metrics = document.get("metrics") or (document.get("usage") or {}).get("metrics") or {}
-    told = metrics.get("speculative_decoding")
-    if not isinstance(told, Mapping):
+    told = speculation_in(document)
+    if told is None:
         return None
     histogram = tuple(int(count) for count in told["acceptance_histogram"])
     steps = sum(histogram)
@@ -101,6 +100,22 @@ def acceptance_of(document: Mapping[str, Any]) -> Acceptance | None:
         num_speculative_tokens=int(told["num_spec_tokens"]),
         histogram=histogram,
     )
+
+
+def speculation_in(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The metrics that `acceptance_of` reads, wherever in a response they stand; None without any."""
+    metrics = document.get("metrics") or (document.get("usage") or {}).get("metrics") or {}
+    told = metrics.get("speculative_decoding")
+    return told if isinstance(told, Mapping) else None
+
+
+def error_in(document: Mapping[str, Any]) -> str | None:
+    """What an engine says in an event that is an error, in vLLM's form or OpenAI's; None for any other."""
+    told = document.get("error")
+    if not told and document.get("object") != "error":
+        return None
+    told = told or document
+    return str(told.get("message", told) if isinstance(told, Mapping) else told)
 
 
 def text_of(choice: Mapping[str, Any]) -> tuple[str, str]:

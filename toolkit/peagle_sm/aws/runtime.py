@@ -154,6 +154,17 @@ def stream(
     )
 
 
+def stream_parts(
+    session: Session, endpoint: str, body: bytes, *, component: str | None = None
+) -> Iterator[bytes]:
+    """Send one request and return the bytes of its stream, cut anywhere; errors as `invoke`.
+
+    For what a `TokenStream` leaves out: tool calls, token ids.
+    """
+    answer = _send(session, "invoke_endpoint_with_response_stream", endpoint, body, component)
+    return _payload(answer["Body"])
+
+
 def _payload(events: Any) -> Iterator[bytes]:
     for event in events:
         part = event.get("PayloadPart")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any
 
-from peagle_sm.aws.figures import Chunk, StreamSummary, summarise, text_of
+from peagle_sm.aws.figures import Chunk, StreamSummary, error_in, summarise, text_of
 from peagle_sm.aws.sse import EventTooLarge, SseParser
 from peagle_sm.core.errors import PeagleError, StreamError
 
@@ -143,10 +143,9 @@ class TokenStream(Iterator[Chunk]):
             raise self._error(f"The stream holds an event that is not JSON: {event[:200]!r}") from error
         if not isinstance(document, Mapping):
             raise self._error(f"The stream holds an event that is not an object: {event[:200]!r}")
-        if document.get("error") or document.get("object") == "error":
-            told = document.get("error") or document
-            message = told.get("message", told) if isinstance(told, Mapping) else told
-            raise self._error(f"The engine reported an error in the stream: {message}")
+        told = error_in(document)
+        if told is not None:
+            raise self._error(f"The engine reported an error in the stream: {told}")
         return document
 
     def _chunk(self, document: Mapping[str, Any]) -> Chunk | None:

@@ -162,7 +162,7 @@ def _inside(records: Iterable[RequestRecord], window: Window) -> tuple[float, in
     """Tokens of successful requests, chunks of all, and successful requests that ended, in the window."""
     tokens, chunks, ended = 0.0, 0, 0
     for record in records:
-        within = _chunks_inside(record, window)
+        within = chunks_inside(record, window)
         chunks += within
         if record.error is None:
             ends_inside = window.start_s < record.done_s <= window.end_s
@@ -174,7 +174,7 @@ def _inside(records: Iterable[RequestRecord], window: Window) -> tuple[float, in
     return tokens, chunks, ended
 
 
-def _chunks_inside(record: RequestRecord, window: Window) -> int:
+def chunks_inside(record: RequestRecord, window: Window) -> int:
     """Chunks after the window's begin and up to its end; what arrived at its very begin belongs before it."""
     if record.first_s is None or record.last_s is None:
         return 0

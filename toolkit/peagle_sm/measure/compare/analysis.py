@@ -9,14 +9,13 @@ from typing import Literal
 
 from peagle_sm.measure.compare.cells import (
     Cells,
-    Window,
     of_blocks,
     of_prompts,
     of_requests_in_blocks,
 )
 from peagle_sm.measure.compare.pairs import Ratios, compare_cells
 from peagle_sm.measure.compare.sides import Pair, Side
-from peagle_sm.measure.load import LoadRun
+from peagle_sm.measure.load import LoadRun, Window
 from peagle_sm.measure.records import ComparisonRecord, Interval, Load, RequestRecord
 
 Over = Literal["prompts", "blocks", "deployments"]
@@ -46,9 +45,9 @@ class Measured:
         """All of one arm."""
         return [record for run in self.runs.get(arm, []) for record in run.records]
 
-    def windows(self, arm: str) -> list[Window]:
-        """Those of one arm; of no meaning where prompts were answered in turns."""
-        return [Window(run.block, run.window.start_s, run.window.end_s) for run in self.runs.get(arm, [])]
+    def windows(self, arm: str) -> list[tuple[int, Window]]:
+        """Those of one arm, each after its block; of no meaning where prompts were answered in turns."""
+        return [(run.block, run.window) for run in self.runs.get(arm, [])]
 
     def whole(self) -> Measured:
         """The same without a block that was interrupted: there not every arm had both its windows."""

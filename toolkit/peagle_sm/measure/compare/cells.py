@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
+from peagle_sm.measure.load import Window
+from peagle_sm.measure.points import chunks_inside
 from peagle_sm.measure.records import RequestRecord
 
 
@@ -78,31 +78,26 @@ def _cell(record: RequestRecord, share: float, seconds: float, speculates: bool 
     return Cell(tokens, seconds, share * record.drafts, share * (record.drafts + record.accepted))
 
 
-@dataclass(frozen=True)
-class Window:
-    """A stretch of time in which one arm alone was under load; seconds since the run began."""
-
-    block: int
-    began_s: float
-    ended_s: float
-
-
 def of_blocks(
-    records: Iterable[RequestRecord], windows: Iterable[Window], *, speculates: bool | None
+    records: Iterable[RequestRecord],
+    windows: Iterable[tuple[int, Window]],
+    *,
+    speculates: bool | None,
 ) -> dict[Hashable, Cell]:
     """A cell for each time block: the tokens that arrived within its windows, by their seconds.
+
+    A window, of the number of its block, is a stretch of time in which one arm alone was under load.
 
     Whatever its phase, a request counts with the share of its chunks that came within the window, so that
     long answers at the edges are neither lost nor counted whole.
     """
     by_block: dict[int, list[Cell]] = defaultdict(list)
     listed = [record for record in records if record.error is None and record.output_tokens]
-    for window in windows:
-        own = [record for record in listed if record.block == window.block]
+    for block, window in windows:
+        own = [record for record in listed if record.block == block]
         parts = [_cell(record, share_within(record, window), 0.0, speculates) for record in own]
         here = add(part for part in parts if part.tokens)
-        seconds = window.ended_s - window.began_s
-        by_block[window.block].append(Cell(here.tokens, seconds, here.drafts, here.advanced))
+        by_block[block].append(Cell(here.tokens, window.seconds, here.drafts, here.advanced))
     return {block: add(cells) for block, cells in by_block.items()}
 
 
@@ -122,8 +117,4 @@ def of_requests_in_blocks(
 
 def share_within(record: RequestRecord, window: Window) -> float:
     """The share of a request's content chunks that arrived within the window, 0 to 1."""
-    if record.first_s is None:
-        return 0.0
-    arrivals = list(accumulate((gap / 1000 for gap in record.gaps_ms), initial=record.first_s))
-    within = bisect_left(arrivals, window.ended_s) - bisect_left(arrivals, window.began_s)
-    return within / len(arrivals)
+    return chunks_inside(record, window) / record.chunks if record.chunks else 0.0

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from peagle_sm.aws.figures import error_in
 from peagle_sm.aws.frames import FrameDecoder, FrameException, Timed
 from peagle_sm.aws.sse import EventTooLarge
 from peagle_sm.measure.load.events import TimedEvents
@@ -138,8 +139,8 @@ class AnswerReader:
             if not isinstance(document, dict):
                 self._error = ("StreamError", f"an event of the stream is no object: {str(document)[:200]}")
                 return
-            if document.get("error") or document.get("object") == "error":
-                self._error = ("EngineError", _said(document))
+            if (told := error_in(document)) is not None:
+                self._error = ("EngineError", told[:500])
                 return
             if usage := document.get("usage"):
                 self._usage = usage
@@ -203,11 +204,6 @@ def _written(delta: Mapping[str, Any]) -> tuple[str, str]:
 
 def _digest(ids: list[int] | None, text: str) -> str:
     return hashlib.sha256(json.dumps(ids or text).encode()).hexdigest()
-
-
-def _said(document: Mapping[str, Any]) -> str:
-    told = document.get("error") or document
-    return str(told.get("message", told) if isinstance(told, Mapping) else told)[:500]
 
 
 def _named(broken: Exception) -> tuple[str, str]:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from peagle_sm.aws.figures import speculation_in
+
 READ_LOGPROBS = 2  #: the likeliest two tokens at each position: what a margin needs
 
 
@@ -123,8 +125,7 @@ def _calls(calls: Sequence[Mapping[str, Any]]) -> Iterable[tuple[str, str]]:
 
 
 def _acceptance_length(document: Mapping[str, Any]) -> float | None:
-    metrics = document.get("metrics") or (document.get("usage") or {}).get("metrics") or {}
-    value = (metrics.get("speculative_decoding") or {}).get("mean_acceptance_length")
+    value = (speculation_in(document) or {}).get("mean_acceptance_length")
     return None if value is None else float(value)
 
 

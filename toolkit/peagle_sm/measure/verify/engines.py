@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any, Protocol
 
-from peagle_sm.aws.errors import aws_errors
-from peagle_sm.aws.refusals import Asked, refusal
+from peagle_sm.aws.figures import error_in
+from peagle_sm.aws.runtime import request_body, stream_parts
 from peagle_sm.aws.session import RUNTIME_READ_TIMEOUT_S, Session
 from peagle_sm.aws.sse import SseParser
 from peagle_sm.core.errors import NotFound, ServiceFault, SpecError, StreamError
@@ -55,24 +55,11 @@ class EndpointEngine:
 
     def stream(self, body: Body) -> list[Mapping[str, Any]]:
         """See `Engine`; all events, since tool calls and token ids are not in the toolkit's own chunks."""
-        encoded = _encode(_streaming(body))
-        return self._sender.send(lambda named: self._streamed(encoded, named), self._component)
-
-    def _streamed(self, encoded: bytes, component: str | None) -> list[Mapping[str, Any]]:
-        from botocore.exceptions import ClientError
-
-        operation = "InvokeEndpointWithResponseStream"
-        addressed = {"InferenceComponentName": component} if component is not None else {}
-        client = self._session.client("sagemaker-runtime")
-        with aws_errors(operation, self._session.local_url):
-            try:
-                answer = client.invoke_endpoint_with_response_stream(
-                    EndpointName=self.name, ContentType="application/json", Body=encoded, **addressed
-                )
-            except ClientError as error:
-                raise refusal(error, Asked(self._session, operation, self.name, component)) from error
-        parts = (event.get("PayloadPart", {}).get("Bytes", b"") for event in answer["Body"])
-        return read_events(parts)
+        encoded = request_body(body, None, None, {}, streamed=True)
+        return self._sender.send(
+            lambda named: read_events(stream_parts(self._session, self.name, encoded, component=named)),
+            self._component,
+        )
 
 
 class UrlEngine:
@@ -87,9 +74,7 @@ class UrlEngine:
 
     def ask(self, body: Body) -> Mapping[str, Any]:
         """See `Engine`."""
-        document = {**body, "stream": False}
-        document.pop("stream_options", None)
-        with closing(self._post(document)) as response:
+        with closing(self._post(body, streamed=False)) as response:
             answer = json.loads(response.read())
         if not isinstance(answer, Mapping) or not answer.get("choices"):
             raise ServiceFault(
@@ -99,13 +84,15 @@ class UrlEngine:
 
     def stream(self, body: Body) -> list[Mapping[str, Any]]:
         """See `Engine`."""
-        with closing(self._post(_streaming(body))) as response:
+        with closing(self._post(body, streamed=True)) as response:
             return read_events(iter(lambda: response.read1(65536), b""))
 
-    def _post(self, body: Body) -> Any:
-        request = urllib.request.Request(
-            self._url, _encode(body), {"Content-Type": "application/json"}, method="POST"
-        )
+    def _post(self, body: Body, *, streamed: bool) -> Any:
+        document = {name: value for name, value in body.items() if name != "stream_options"}
+        document |= {"stream": streamed} | ({"stream_options": {"include_usage": True}} if streamed else {})
+        data = json.dumps(document, ensure_ascii=False).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self._url, data, headers, method="POST")
         try:
             return self._opener.open(request, timeout=RUNTIME_READ_TIMEOUT_S)
         except urllib.error.HTTPError as error:
@@ -121,14 +108,6 @@ class UrlEngine:
             raise ServiceFault(
                 f"{self._url} does not answer: {error}", next_step="check the URL, and that vLLM serves"
             ) from error
-
-
-def _streaming(body: Body) -> dict[str, Any]:
-    return {**body, "stream": True, "stream_options": {"include_usage": True}}
-
-
-def _encode(body: Body) -> bytes:
-    return json.dumps(body, ensure_ascii=False).encode()
 
 
 def read_events(parts: Iterator[bytes]) -> list[Mapping[str, Any]]:
@@ -155,10 +134,11 @@ def read_events(parts: Iterator[bytes]) -> list[Mapping[str, Any]]:
 
 def _document(event: bytes) -> Mapping[str, Any]:
     document = json.loads(event)
-    if not isinstance(document, Mapping) or document.get("error"):
-        raise StreamError(
-            f"the engine reported an error in the stream: {event[:300].decode(errors='replace')}"
-        )
+    if not isinstance(document, Mapping):
+        raise StreamError(f"an event of the stream is no object: {event[:300].decode(errors='replace')}")
+    told = error_in(document)
+    if told is not None:
+        raise StreamError(f"the engine reported an error in the stream: {told}")
     return document
 
 
