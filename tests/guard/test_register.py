@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
 from peagle_guard.records import OffBy, Record
 from peagle_guard.register import DynamoRegister
 from tests.guard.fake_aws import MINUTE, START, tags_for
+from tests.local.serving import Server
+
+TABLE = "register-alone"
 
 FULL = Record(
     name="chat",
@@ -46,23 +47,22 @@ FULL = Record(
 
 
 @pytest.fixture
-def table() -> Iterator[Any]:
-    with mock_aws():
-        client = boto3.client(
-            "dynamodb", region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b"
-        )
-        client.create_table(
-            TableName="peagle-guard",
-            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
-        yield client
+def table(server: Server) -> Iterator[Any]:
+    """A DynamoDB client with an empty table. On the shared server: moto of one's own would empty that one."""
+    client = server.client("dynamodb")
+    client.create_table(
+        TableName=TABLE,
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    yield client
+    client.delete_table(TableName=TABLE)
 
 
 @pytest.fixture
 def register(table: Any) -> DynamoRegister:
-    return DynamoRegister(table, "peagle-guard")
+    return DynamoRegister(table, TABLE)
 
 
 def test_a_record_reads_back_as_it_was_written(register: DynamoRegister) -> None:
@@ -97,22 +97,22 @@ def test_attributes_of_others_are_kept_and_unreadable_ones_do_no_harm(
 ) -> None:
     key = {"pk": {"S": "endpoint#chat"}}
     table.put_item(
-        TableName="peagle-guard",
+        TableName=TABLE,
         Item={**key, "note": {"S": "mine"}, "keep_until": {"S": "tomorrow"}, "off_by": {"S": "moonlight"}},
     )
     seen = register.get("chat")
     assert (seen.keep_until, seen.off_by, seen.version) == (None, None, 0)
     assert register.put(seen, START)
-    assert table.get_item(TableName="peagle-guard", Key=key)["Item"]["note"] == {"S": "mine"}
+    assert table.get_item(TableName=TABLE, Key=key)["Item"]["note"] == {"S": "mine"}
 
 
 def test_what_is_gone_is_forgotten_in_the_end_but_not_what_can_come_back(
     register: DynamoRegister, table: Any
 ) -> None:
     def ttl(record: Record) -> bool:
-        table.delete_item(TableName="peagle-guard", Key={"pk": {"S": "endpoint#chat"}})
+        table.delete_item(TableName=TABLE, Key={"pk": {"S": "endpoint#chat"}})
         register.put(replace(record, version=0), START)
-        return "ttl" in table.get_item(TableName="peagle-guard", Key={"pk": {"S": "endpoint#chat"}})["Item"]
+        return "ttl" in table.get_item(TableName=TABLE, Key={"pk": {"S": "endpoint#chat"}})["Item"]
 
     gone = replace(FULL, paused=False)
     assert ttl(gone)
@@ -128,6 +128,6 @@ def test_one_sweep_at_a_time(register: DynamoRegister, table: Any) -> None:
     register.unlock(START + 4 * MINUTE, finished=False)
     assert register.lock(START + 4 * MINUTE, START + 9 * MINUTE)
     register.unlock(START + 4 * MINUTE, finished=True)
-    item = table.get_item(TableName="peagle-guard", Key={"pk": {"S": "sweep"}})["Item"]
+    item = table.get_item(TableName=TABLE, Key={"pk": {"S": "sweep"}})["Item"]
     assert item == {"pk": {"S": "sweep"}, "last_sweep_at": {"S": (START + 4 * MINUTE).isoformat()}}
     assert register.scan(None).items == ()

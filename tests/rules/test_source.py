@@ -12,6 +12,7 @@ from tests.rules.files import ROOT, project_files, python_files, texts
 
 # Joined at run time, so that this file does not hold what it forbids.
 PATCHES = re.compile("|".join(("mock" + r"\.patch", "monkeypatch" + r"\.setattr", "Magic" + "Mock")))
+MOTO_OF_ONES_OWN = re.compile("mock" + "_aws")
 UNFINISHED = re.compile(
     "|".join(
         (r"\bTO" + r"DO\b", r"\bFIX" + r"ME\b", "NotImplemented" + "Error", r"except Exception: *" + "pass")
@@ -58,6 +59,12 @@ def _lines(path: object) -> int:
 
 def test_nothing_is_patched_or_mocked() -> None:
     assert not _hits(PATCHES, ".py"), "inject the session, client, clock or seed instead"
+
+
+def test_moto_runs_in_the_one_local_server_only() -> None:
+    assert not _hits(MOTO_OF_ONES_OWN, ".py"), (
+        "use the fixture `server`: moto's stores are global to the process"
+    )
 
 
 def test_nothing_is_left_unfinished() -> None:

@@ -8,12 +8,15 @@ from typing import Any
 
 import boto3
 import pytest
-from moto import mock_aws
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session import LocalTarget, Session
 from peagle_sm.core.errors import ServiceFault
 from peagle_sm.measure.bench_counters import LOG_DELAY_S, Logged, Scraped, engine_source
+from tests.local.serving import Server
 from tests.measure.bench.making import arm
+
+ENDPOINT = "logs-its-drafts"
+GROUP = f"/aws/sagemaker/Endpoints/{ENDPOINT}"
 
 LINE = (
     "SpecDecoding metrics: Mean acceptance length: 2.00, Accepted throughput: 10.00 tokens/s, Drafted"
@@ -60,30 +63,33 @@ def test_whether_an_engine_drafts_is_seen_in_its_counters() -> None:
     assert Scraped(lambda: "vllm:generation_tokens_total 5\n").drafts is False
 
 
-def session() -> Session:
-    return Session.from_boto3(boto3.Session("testing", "testing", region_name="us-east-1"))
+def session(local: LocalTarget | None = None) -> Session:
+    made = boto3.Session("testing", "testing", region_name="us-east-1")
+    return Session.from_boto3(made, local, clock=lambda: datetime.now(UTC))
 
 
 @pytest.fixture
-def place() -> Iterator[Session]:
-    """A region without a log group."""
-    with mock_aws():
-        yield session()
+def place(server: Server) -> Iterator[Session]:
+    """A region without a log group of the endpoint; moto of one's own would empty the shared server."""
+    place = session(LocalTarget.from_status(server.status.to_dict()))
+    yield place
+    for group in place.client("logs").describe_log_groups(logGroupNamePrefix=GROUP)["logGroups"]:
+        place.client("logs").delete_log_group(logGroupName=group["logGroupName"])
 
 
 def put(place: Session, lines: list[tuple[int, str]]) -> None:
     client = place.client("logs")
-    group, stream = "/aws/sagemaker/Endpoints/demo", "v/i"
-    client.create_log_group(logGroupName=group)
-    client.create_log_stream(logGroupName=group, logStreamName=stream)
+    stream = "v/i"
+    client.create_log_group(logGroupName=GROUP)
+    client.create_log_stream(logGroupName=GROUP, logStreamName=stream)
     now = int(datetime.now(UTC).timestamp() * 1000)
     events = [{"timestamp": now + after, "message": text} for after, text in lines]
-    client.put_log_events(logGroupName=group, logStreamName=stream, logEvents=events)
+    client.put_log_events(logGroupName=GROUP, logStreamName=stream, logEvents=events)
 
 
 def test_log_lines_since_the_load_began_are_summed(place: Session) -> None:
     slept: list[float] = []
-    source = Logged(place, "demo", 2, slept.append)
+    source = Logged(place, ENDPOINT, 2, slept.append)
     put(place, [(-60_000, LINE), (1000, LINE), (2000, "other"), (3000, LINE)])
     source.begin()
     found = source.end()
@@ -94,7 +100,7 @@ def test_log_lines_since_the_load_began_are_summed(place: Session) -> None:
 
 
 def test_an_engine_that_logs_nothing_has_no_acceptance(place: Session) -> None:
-    source = Logged(place, "demo", 2, lambda seconds: None)
+    source = Logged(place, ENDPOINT, 2, lambda seconds: None)
     source.begin()
     assert source.end() is None
 

@@ -1,0 +1,174 @@
+"""Every measuring command on the real local server with the real engine and the shipped weights.
+
+Three endpoints come up once: plain decoding, P-EAGLE, and P-EAGLE on vLLM's own CPU sampler, which is known
+to be unfair (docs/engine.md). `tune` deploys two of its own when they are gone, so that never more than three
+engines run. How fast anything was is not asserted: the machine may be busy, and figures be withheld for it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from peagle_sm.core.spec import EndpointSpec, ServingSpec
+from peagle_sm.measure.arms import spec_of
+from peagle_sm.measure.report.embedded import extract
+from peagle_sm.measure.result_file import Results, read
+from peagle_sm.measure.stack import LocalStack
+from tests.cli.running import run
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
+
+Run = Callable[..., Result]
+PLAIN, FAST, UNFAIR = "tiny-none", "tiny-p-eagle", "tiny-unfair"
+CHECKS = {"greedy", "sampled", "logprobs", "stop-strings", "seeds", "streaming", "long-context"}
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[LocalStack]:
+    with LocalStack(lambda line: print(line, file=sys.stderr)) as stack:
+        yield stack
+        assert stack.delete_all() == []
+    assert stack.left == []
+
+
+@pytest.fixture(scope="module")
+def peagle(stack: LocalStack) -> Run:
+    """Runs `peagle-sm` on that server; 0 is the exit code wanted, or one of those named."""
+    port = (stack.session.local_url or "").rpartition(":")[2]
+
+    def call(*arguments: str | Path, exits: tuple[int, ...] = (0,)) -> Result:
+        result = run(*arguments, "--local-port", port, "--format", "json")
+        assert result.exit_code in exits, result.output
+        return result
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("results")
+
+
+def unfair() -> EndpointSpec:
+    told = spec_of("p-eagle").model_dump(exclude_unset=True)
+    return EndpointSpec(**{**told, "name": UNFAIR, "serving": ServingSpec(env={"VLLM_PLUGINS": "none"})})
+
+
+@pytest.fixture(scope="class")
+def engines(stack: LocalStack) -> Iterator[None]:
+    endpoints = stack.deploy({PLAIN: spec_of("none"), FAST: spec_of("p-eagle"), UNFAIR: unfair()})
+    yield
+    stack.delete(list(endpoints))
+
+
+@pytest.fixture(scope="class")
+def benched(peagle: Run, folder: Path, engines: None) -> Results:
+    """At two concurrencies. Exit code 1: every figure is withheld, and the records are there all the same."""
+    out = folder / "bench.jsonl"
+    size = ["--prompts", "16", "--max-tokens", "32", "--concurrency", "1,4"]
+    result = peagle("bench", FAST, *size, "--requests", "6", "--out", out, exits=(0, 1))
+    assert json.loads(result.stdout)["file"] == str(out)
+    return read(out)
+
+
+@pytest.fixture(scope="class")
+def compared(peagle: Run, folder: Path, engines: None) -> Results:
+    out = folder / "compare.jsonl"
+    size = ["--prompts", "8", "--max-tokens", "32", "--concurrency", "1,2", "--blocks", "2"]
+    result = peagle("compare", PLAIN, FAST, *size, "--repeat", "--out", out)
+    assert json.loads(result.stdout)["stand_in_weights"] is True
+    return read(out)
+
+
+@pytest.mark.usefixtures("engines")
+class TestThreeEngines:
+    """What measures endpoints that are there."""
+
+    def test_bench(self, benched: Results) -> None:
+        assert benched.header.stand_in_weights
+        assert [point.load.label for point in benched.points] == ["c=1", "c=4"]
+        assert benched.arms[0].mode == "p-eagle"
+        assert benched.arms[0].num_speculative_tokens
+        for point in benched.points:
+            assert point.errors == {}
+            assert point.requests >= 6
+            assert point.otps > 0
+            assert point.acceptance is not None
+            assert point.acceptance.source == "per-request"
+            assert point.acceptance.per_step is not None
+            assert point.acceptance.per_step > 1
+            assert len(point.acceptance.survival) == benched.arms[0].num_speculative_tokens
+
+    def test_bench_of_a_bare_vllm(self, stack: LocalStack, peagle: Run, folder: Path) -> None:
+        urls = {engine["endpoint"]: engine["url"] for engine in stack.engines()}
+        out = folder / "bare.jsonl"
+        size = ["--prompts", "4", "--max-tokens", "16", "--concurrency", "2", "--expect-mode", "p-eagle"]
+        peagle("bench", urls[FAST], *size, "--out", out, exits=(0, 1))
+        (point,) = read(out).points
+        assert (point.errors, point.requests) == ({}, 4)
+
+    def test_compare(self, compared: Results) -> None:
+        assert {arm.mode for arm in compared.arms} == {"none", "p-eagle"}
+        assert any(arm.control for arm in compared.arms)
+        for one in compared.comparisons:
+            assert one.ratio.low <= one.ratio.value <= one.ratio.high
+            assert one.identical_outputs == one.compared_outputs
+        modes = {arm.name: arm.mode for arm in compared.arms}
+        lengths = {modes[point.arm]: point.acceptance for point in compared.points}
+        assert lengths["p-eagle"] is not None
+        assert lengths["p-eagle"].per_step is not None
+        assert lengths["p-eagle"].per_step > 1
+
+    def test_verify_finds_the_answers_to_be_the_targets_own(self, peagle: Run, folder: Path) -> None:
+        out = folder / "verify.jsonl"
+        asked = ["--checks", ",".join(sorted(CHECKS)), "--quick", "--prompts", "16", "--max-tokens", "64"]
+        result = peagle("verify", FAST, "--baseline", PLAIN, *asked, "--out", out, "--allow-undecided")
+        told = {check["name"]: check["passed"] for check in json.loads(result.stdout)["checks"]}
+        assert set(told) == CHECKS
+        assert told["greedy"] is told["sampled"] is told["streaming"] is True
+        assert [check.name for check in read(out).checks] == list(told)
+
+    def test_verify_finds_an_unfair_sampler(self, peagle: Run) -> None:
+        asked = ["--checks", "sampled", "--quick", "--prompts", "8", "--max-tokens", "16"]
+        result = peagle("verify", UNFAIR, "--baseline", PLAIN, *asked, exits=(12,))
+        assert json.loads(result.stdout)["passed"] is False
+
+    def test_cost(self, peagle: Run, folder: Path, benched: Results) -> None:
+        result = peagle("cost", folder / "bench.jsonl", "--usd-per-hour", "3.6", "--otps", "1000")
+        rows = json.loads(result.stdout)["rows"]
+        kept = [point for point in benched.points if point.client.trusted]
+        assert len(rows) == len(kept)
+        for row, point in zip(rows, kept, strict=True):
+            assert row["usd_per_million"] == pytest.approx(1000 / point.otps)
+
+    def test_report(self, peagle: Run, folder: Path, benched: Results, compared: Results) -> None:
+        files = [folder / "bench.jsonl", folder / "compare.jsonl"]
+        page = folder / "report.html"
+        result = peagle("report", *files, "--html", page)
+        assert json.loads(result.stdout)["stand_in_weights"] is True
+        inside = extract(page.read_text())
+        assert [len(one.requests) for one in inside] == [len(benched.requests), len(compared.requests)]
+
+
+def test_tune(stack: LocalStack, peagle: Run, folder: Path) -> None:
+    spec, out = folder / "peagle.yaml", folder / "tune.jsonl"
+    peagle("init", "tiny-code", "--output", spec)
+    size = ["--concurrency", "1", "--max-k", "4", "--rounds", "1", "--requests", "4", "--max-tokens", "32"]
+    result = peagle("tune", spec, *size, "--out", out, "--unguarded", "--yes")
+    told: dict[str, Any] = json.loads(result.stdout)
+    (found,) = told["modes"]
+    assert found["mode"] == "p-eagle"
+    assert found["deployments"] == 1
+    assert 1 <= found["k"] <= 4
+    assert told["written"] == str(spec)
+    assert f"num_speculative_tokens: {found['k']}" in spec.read_text()
+    (fit,) = read(out).fits
+    assert {point.k for point in fit.points} == set(range(5))
+    assert stack.delete_all() == []
