@@ -93,11 +93,11 @@ TRAPS = [
     ),
     (
         "trained-depth",
-        "warning",
+        "info",
         TINY,
         "speculation: {mode: eagle3, draft_head: tiny-code-eagle3, num_speculative_tokens: 13}",
         LOCAL,
-        "1 to 6",
+        "tiny-code-eagle3 was unrolled 7 deep in training; found 13",
     ),
     (
         "trained-depth",
