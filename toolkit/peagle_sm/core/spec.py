@@ -382,7 +382,9 @@ def load_spec(path: Path | str) -> EndpointSpec:
 def dump_spec(spec: EndpointSpec) -> str:
     """Write a spec as YAML that `parse_spec` reads back; fields at their defaults are left out."""
     data = spec.model_dump(mode="json", exclude_defaults=True)
-    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    # PyYAML writes U+0085 as it is and reads it as a line break; escaped, it comes back.
+    return text if "\x85" not in text else yaml.safe_dump(data, sort_keys=False)
 
 
 def json_schema() -> dict[str, Any]:
