@@ -74,6 +74,20 @@ def test_the_results_file_says_what_the_table_says() -> None:
     assert len(found.comparisons) == 3
 
 
+def test_the_results_file_tells_no_address_process_or_path_of_the_machine() -> None:
+    engine = {
+        "endpoint": "tiny-none",
+        "engine_version": "0.32.0",
+        "pid": 7,
+        "url": "http://127.0.0.1:21408",
+        "overrides": ["/opt/ml: /tmp/x stands for it", "port: 21408", "enforce_eager: true"],
+    }
+    origin = {**ORIGIN, "engine": [engine]}
+    header = results_of(run(), RECORDS, config={}, origin=origin).header
+    kept = {"endpoint": "tiny-none", "engine_version": "0.32.0", "overrides": ["enforce_eager: true"]}
+    assert header.provenance["engine"] == [kept]
+
+
 def test_one_answer_that_differs_is_counted() -> None:
     rows = {(row.faster, row.slower): row for row in results(run(different=True)).comparisons}
     assert [row.identical_outputs for row in rows.values()] == [6, 5, 5]

@@ -123,6 +123,15 @@ def test_prompts_answered_alike_and_each_k_are_told() -> None:
     assert [f">{k}</td>" in table for k in (3, 7)] == [True, True]
 
 
+def test_a_machine_that_bills_nothing_is_told_by_its_cores() -> None:
+    results = making.stand_in()
+    arms = tuple(replace(arm, instance_type="ml.c7i.2xlarge") for arm in results.arms)
+    header = Outline(html_page([replace(results, arms=arms)])).text("header")
+    assert "2 cores of AMD EPYC" in header
+    assert "ml." not in header
+    assert "ml.g7e.2xlarge" in Outline(html_page([making.compared()])).text("header")
+
+
 def test_light_dark_paper_and_phone_are_styled(page: str) -> None:
     for query in ("prefers-color-scheme: dark", "media print", "max-width: 640px"):
         assert query in page

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from peagle_sm.measure.provenance import overrides_for_others
 from peagle_sm.measure.run import Run
 from peagle_sm.measure.summary import Report
 from peagle_sm.measure.sweep import EngineResult
@@ -30,9 +31,6 @@ This page is written by `scripts/bench-modes`; do not edit it.
 - Distinct 4-grams: the mean share of an output's 4-grams that occur once or for the first time; 1 repeats
   nothing. The least repetitive third is chosen by it, from the outputs without speculation.
 """
-
-#: Overrides that differ from engine to engine and from machine to machine, so they say nothing here.
-_OF_ONE_ENGINE = ("/opt/ml", "host", "port")
 
 
 def page(results: Sequence[EngineResult], settings: Mapping[str, Any], provenance: Mapping[str, Any]) -> str:
@@ -133,8 +131,7 @@ def _provenance(provenance: Mapping[str, Any]) -> str:
     running = sorted({str(row["engine_version"]) for row in engines if row.get("engine_version")})
     if running:
         lines.append(f"- engine: vLLM {', '.join(running)}")
-    told = {text for row in engines for text in row.get("overrides", [])}
-    overrides = sorted(text for text in told if not text.startswith(_OF_ONE_ENGINE))
+    overrides = sorted({text for row in engines for text in overrides_for_others(row)})
     if overrides:
         lines += ["- local overrides of the engine:", *(f"  - {text}" for text in overrides)]
     weights = sorted(provenance["weights_sha256"].items())

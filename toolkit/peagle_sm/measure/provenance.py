@@ -92,6 +92,21 @@ def origin(seed: int) -> dict[str, Any]:
     }
 
 
+#: Overrides that differ from engine to engine and from machine to machine, so they say nothing to others.
+_OF_ONE_ENGINE = ("/opt/ml", "host", "port")
+
+
+def engine_in_brief(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a reader elsewhere needs of an engine: no address, process or path of this machine."""
+    told = {name: row[name] for name in ("endpoint", "image", "engine_version") if row.get(name)}
+    return {**told, "overrides": overrides_for_others(row)}
+
+
+def overrides_for_others(row: Mapping[str, Any]) -> list[str]:
+    """The local overrides of one engine that hold on any machine."""
+    return [text for text in row.get("overrides", []) if not text.startswith(_OF_ONE_ENGINE)]
+
+
 def collect(
     *, seed: int, engine: Sequence[Mapping[str, Any]], spec_hashes: Mapping[str, str | None], weights: Path
 ) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from peagle_sm.measure.compare.analysis import Measured, compare
 from peagle_sm.measure.compare.points import point_of
 from peagle_sm.measure.compare.sides import Side, in_order, pairs_of
 from peagle_sm.measure.load import ClientUsage, LoadRun, Window
+from peagle_sm.measure.provenance import engine_in_brief
 from peagle_sm.measure.records import ArmRecord, Header, Load, RequestRecord
 from peagle_sm.measure.result_file import Results
 from peagle_sm.measure.run import Run
@@ -41,7 +42,7 @@ def results_of(
             run_id=f"quickstart-{origin['date']}",
             command="quickstart",
             config=dict(config),
-            provenance=dict(origin),
+            provenance={**origin, "engine": [engine_in_brief(row) for row in origin.get("engine", ())]},
             stand_in_weights=True,
         ),
         arms=tuple(arms),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import resources
+from typing import Any, TypeGuard
 
 from peagle_sm.measure.report import acceptance, curve, latency, money, origin, proof, speed_up, throughput
 from peagle_sm.measure.report.cautions import cautions
@@ -103,11 +104,24 @@ def _opening(view: View, said: Verdict, name: str) -> list[Safe | None]:
 
 def _about(view: View) -> list[str]:
     facts = [workload_name(view)]
-    machines = {arm.instance_type for arm in view.arms if arm.instance_type}
-    facts.append(", ".join(sorted(machines)) or None)
+    facts.append(_machines(view))
     dates = sorted({str(header.provenance.get("date", ""))[:10] for header in view.headers} - {""})
     facts.append(" to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else None)
     return [fact for fact in facts if fact]
+
+
+def _machines(view: View) -> str | None:
+    """The instance types; where nothing bills, the machine that ran it all."""
+    billed = {arm.instance_type for arm in view.arms if arm.instance_type and arm.usd_per_hour != 0}
+    if billed:
+        return ", ".join(sorted(billed))
+    told = [header.provenance.get("machine") for header in view.headers]
+    local = {f"{one['cores']} cores of {one['processor']}" for one in told if _is_told(one)}
+    return ", ".join(sorted(local)) if any(arm.usd_per_hour == 0 for arm in view.arms) else None
+
+
+def _is_told(machine: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(machine, dict) and {"cores", "processor"} <= machine.keys()
 
 
 def _stressed(said: Verdict) -> Safe:

@@ -49,11 +49,13 @@ def trust(view: View) -> str:
     shares = [share for point in points if (share := point.client.cpu_share) is not None]
     told = [f"largest lag p99 {words.number(max(lags))} ms"] if lags else []
     told += [f"at most {words.share(max(shares))} of a core"] if shares else []
+    busy = [load for point in points if (load := point.machine_load) is not None]
     kept_up = sum(point.client.trusted for point in points)
     parts = [
         f"The client kept up at {kept_up} of {words.plural(len(points), 'point')}"
         + (f" ({', '.join(told)})." if told else ".")
     ]
+    parts += [f"Its machine's load average was {words.number(max(busy))}."] if busy else []
     failed = sum(count for point in points for count in point.errors.values())
     parts.append("No request failed." if not failed else f"{words.plural(failed, 'request')} failed.")
     spent = sum(point.usd or 0.0 for point in points)

@@ -69,15 +69,18 @@ def _ratios(view: View, rows: Sequence[ComparisonRecord], caption: str, *, paire
     loads = {row.load for row in rows}
     if paired and len(loads) == 1:
         caption += f" at {rows[0].load.label}"
+    # Said once where it is the same in every row: the table is wide enough without.
     same_units = paired and len({_units(row) for row in rows}) == 1
-    if same_units:  # said once, since the table is wide enough without
-        caption += f", over {_units(rows[0])}"
+    caption += f", over {_units(rows[0])}" if same_units else ""
+    same_answers = paired and len({_alike(row) for row in rows}) == 1
+    if same_answers and rows[0].compared_outputs:
+        caption += f"; answers alike: {_alike(rows[0])}"
     columns = _Columns(
         names=paired,
         loads=not paired or len(loads) > 1,
         split=any(row.acceptance_ratio or row.step_time_ratio for row in rows),
         units=not same_units,
-        alike=any(row.compared_outputs for row in rows),
+        alike=not same_answers and any(row.compared_outputs for row in rows),
     )
     body = [_row(view, axis, row, columns) for row in rows]
     left = range(int(columns.names) + int(columns.loads))
@@ -112,13 +115,16 @@ def _row(view: View, axis: IntervalAxis, row: ComparisonRecord, columns: _Column
         cells += [words.DASH if part is None else words.ratio(part.value) for part in parts]
     cells += [_units(row)] if columns.units else []
     if columns.alike:
-        counted = f"{row.identical_outputs} of {row.compared_outputs}"
-        cells.append(counted if row.compared_outputs else words.DASH)
+        cells.append(_alike(row))
     return cells
 
 
 def _units(row: ComparisonRecord) -> str:
     return f"{row.units} {_OVER[row.over]}"
+
+
+def _alike(row: ComparisonRecord) -> str:
+    return f"{row.identical_outputs} of {row.compared_outputs}" if row.compared_outputs else words.DASH
 
 
 def _figure(row: ComparisonRecord) -> Safe:

@@ -42,8 +42,10 @@ def with_span(interval: Interval | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """``97%``."""
-    return DASH if value is None else f"{100 * value:.0f}%"
+    """``97%``; ``<1%`` of what is not quite nothing."""
+    if value is None:
+        return DASH
+    return "<1%" if 0 < value < 0.005 else f"{100 * value:.0f}%"
 
 
 def usd(value: float | None) -> str:
