@@ -15,8 +15,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from peagle_sm.measure.records import Acceptance, AcceptanceSource, RequestRecord
+from peagle_sm.measure.records import Acceptance, AcceptanceSource
 
 _PREFIX = "vllm:spec_decode_num_"
 _SAMPLE = re.compile(r"^vllm:spec_decode_num_(\w+?)(?:\{(.*)\})?\s+([0-9.eE+-]+)\s*(?:\d+)?$")
@@ -50,7 +51,23 @@ class Counters:
         )
 
 
-def from_requests(requests: Iterable[RequestRecord]) -> Acceptance | None:
+class Drafted(Protocol):
+    """What an answer tells of its drafts: a `RequestRecord` does, and a quickstart's `Output`."""
+
+    @property
+    def drafts(self) -> int | None:
+        """Verification steps."""
+
+    @property
+    def accepted(self) -> int | None:
+        """Draft tokens accepted in them."""
+
+    @property
+    def histogram(self) -> tuple[int, ...]:
+        """How many steps accepted exactly j draft tokens, by j."""
+
+
+def from_requests(requests: Iterable[Drafted]) -> Acceptance | None:
     """Of the requests that report it; None when none does.
 
     ``per_step`` weighs every verification step alike, ``per_request`` every request.

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from peagle_sm.measure.load.health import Limits, health
 from peagle_sm.measure.load.work import LoadRun, Window
+from peagle_sm.measure.ranks import quantile
 from peagle_sm.measure.records import (
     Acceptance,
     Goodput,
@@ -136,15 +137,8 @@ def percentiles(values: Iterable[float | None]) -> Percentiles | None:
     ordered = sorted(value for value in values if value is not None)
     if not ordered:
         return None
-    p50, p95, p99 = (_quantile(ordered, share) for share in (0.5, 0.95, 0.99))
+    p50, p95, p99 = (quantile(ordered, share) for share in (0.5, 0.95, 0.99))
     return Percentiles(p50, p95, p99, sum(ordered) / len(ordered), len(ordered))
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    place = share * (len(ordered) - 1)
-    below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
 def _late_share(measured: Sequence[RequestRecord]) -> float:

@@ -9,11 +9,12 @@ independent (`compare.intervals`).
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from peagle_sm.measure.acceptance import from_requests
 from peagle_sm.measure.compare.intervals import ratio
+from peagle_sm.measure.records import Acceptance
 from peagle_sm.measure.sample import Sample
 
 _TOKENS_BY_SECONDS = (1, -1, -1, 1)  #: columns: tokens and seconds of the faster arm, then of the slower
@@ -79,34 +80,28 @@ def _by_prompt(samples: Iterable[Sample]) -> dict[str, tuple[int, float]]:
 
 
 def acceptance_length(samples: Iterable[Sample]) -> float | None:
-    """Mean tokens per verification step, weighted by step: 1 + accepted / drafts.
+    """Tokens per verification step, each step weighing alike: 1 + accepted / drafts.
 
-    None where no sample reports a draft (no speculation, or the engine does not tell).
+    None when the engine reported no drafts.
     """
-    drafts = accepted = 0
-    for sample in samples:
-        drafts += sample.output.drafts or 0
-        accepted += sample.output.accepted or 0
-    return 1 + accepted / drafts if drafts else None
+    found = _acceptance(samples)
+    return None if found is None else found.per_step
 
 
 def acceptance_length_per_request(samples: Iterable[Sample]) -> float | None:
-    """The mean over requests of each request's own acceptance length; None as above."""
-    lengths = [1 + (s.output.accepted or 0) / s.output.drafts for s in samples if s.output.drafts]
-    return math.fsum(lengths) / len(lengths) if lengths else None
+    """The mean over requests of each request's own length; None as above."""
+    found = _acceptance(samples)
+    return None if found is None else found.per_request
 
 
 def survival_rates(samples: Iterable[Sample]) -> tuple[float, ...]:
     """For each draft position, the share of drafts that were accepted up to and at it."""
-    counts: Counter[int] = Counter()
-    for sample in samples:
-        counts.update(dict(enumerate(sample.output.histogram)))
-    drafts = sum(counts.values())
-    if not drafts:
-        return ()
-    return tuple(
-        sum(n for j, n in counts.items() if j >= position) / drafts for position in range(1, max(counts) + 1)
-    )
+    found = _acceptance(samples)
+    return () if found is None else found.survival
+
+
+def _acceptance(samples: Iterable[Sample]) -> Acceptance | None:
+    return from_requests(sample.output for sample in samples)
 
 
 def steps_per_1000_tokens(samples: Iterable[Sample]) -> float:

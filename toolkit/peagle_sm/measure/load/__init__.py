@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from peagle_sm.measure.load.front import measure_point, run_quietly
 from peagle_sm.measure.load.health import Limits
-from peagle_sm.measure.load.run import drive_load, run_load
+from peagle_sm.measure.load.run import drive_load
 from peagle_sm.measure.load.targets import HttpTarget, SageMakerTarget, Target, make_target
 from peagle_sm.measure.load.work import (
     ClientUsage,
@@ -44,6 +44,5 @@ __all__ = [
     "drive_load",
     "make_target",
     "measure_point",
-    "run_load",
     "run_quietly",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from peagle_sm.measure.load.work import ClientUsage
+from peagle_sm.measure.ranks import quantile
 from peagle_sm.measure.records import ClientHealth
 
 
@@ -36,7 +37,7 @@ def health(
 ) -> ClientHealth:
     """Judge a window of ``seconds`` in which ``chunks`` chunks arrived."""
     limits = limits or Limits()
-    lag = _p99(usage.lags_ms)
+    lag = quantile(sorted(usage.lags_ms), 0.99) if usage.lags_ms else None
     share = usage.cpu_s / seconds if seconds > 0 else 0.0
     allowed = max(limits.lag_floor_ms, limits.lag_share * (itl_p99_ms or 0.0))
     bottleneck, reason = True, None
@@ -54,8 +55,3 @@ def health(
             reason = f"the client came {lag:.1f} ms late at the 99th percentile (allowed: {allowed:.1f} ms)"
     per_chunk = usage.cpu_s / chunks * 1e6 if chunks else None
     return ClientHealth(reason is None, reason, lag, share, per_chunk, bottleneck)
-
-
-def _p99(values: tuple[float, ...]) -> float | None:
-    ordered = sorted(values)
-    return ordered[min(int(0.99 * len(ordered)), len(ordered) - 1)] if ordered else None

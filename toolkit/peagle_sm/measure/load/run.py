@@ -26,24 +26,10 @@ from peagle_sm.measure.load.work import (
     WorkItem,
     check_load,
 )
-from peagle_sm.measure.records import Load, Phase, RequestRecord
+from peagle_sm.measure.records import Load, Phase
 
 Connect = Callable[[list[Target], Timeouts, int, Clock], AbstractAsyncContextManager[Sender]]
 OPEN_LOOP_CONNECTIONS = 1000
-
-
-async def run_load(
-    target: Target,
-    load: Load,
-    items: Iterable[WorkItem],
-    *,
-    options: LoadOptions,
-    observer: Observer | None = None,
-    clock: Clock = time.perf_counter,
-) -> list[RequestRecord]:
-    """Run one load and return the records of all its requests; errors as `drive_load`."""
-    run = await drive_load(target, load, items, options=options, observer=observer, clock=clock)
-    return list(run.records)
 
 
 async def drive_load(
