@@ -35,7 +35,7 @@ def results_of(
     for record in requests:
         window = Window(record.sent_s, record.done_s, record.done_s - record.sent_s)
         measured.take(LoadRun(record.arm, ALONE, 0, (record,), window, usage))
-    points = (point_of(arm, measured, temperature=TEMPERATURE, machine_load=run.load[1]) for arm in arms)
+    points = (point_of(arm, measured, temperature=TEMPERATURE, machine_load=max(run.load)) for arm in arms)
     pairs = pairs_of(in_order([Side((arm,)) for arm in arms]))
     return Results(
         header=Header(

@@ -48,7 +48,7 @@ def trust(view: View) -> str:
     lags = [lag for point in points if (lag := point.client.lag_p99_ms) is not None]
     shares = [share for point in points if (share := point.client.cpu_share) is not None]
     told = [f"largest lag p99 {words.number(max(lags))} ms"] if lags else []
-    told += [f"at most {words.share(max(shares))} of a core"] if shares else []
+    told += [f"{words.share(max(shares))} of a core at most"] if shares else []
     busy = [load for point in points if (load := point.machine_load) is not None]
     kept_up = sum(point.client.trusted for point in points)
     parts = [
