@@ -43,7 +43,7 @@ def test_the_summary(stand_in: Path) -> None:
         "c=1   EAGLE-3          301         62.7         3.32      2.51\n"
         "c=1   P-EAGLE          291         63.3         3.43      3.77\n"
         "\n"
-        "The client kept up at 3 of 3 points (largest lag p99 0.63 ms, at most 5% of a core)."
+        "The client kept up at 3 of 3 points (largest lag p99 0.63 ms, 5% of a core at most)."
         " No request failed.\n"
     )
 
