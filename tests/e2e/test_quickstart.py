@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from peagle_sm.core.spec import MODES
 from peagle_sm.measure import quickstart
-from peagle_sm.measure.arms import MODES
 from peagle_sm.measure.report.embedded import extract
 from peagle_sm.measure.report.merging import view_of
 from peagle_sm.measure.result_file import read

@@ -15,7 +15,7 @@ from peagle_sm.core.payloads import partition
 _AT_HOME = "us-east-1"
 """The one region that CreateBucket must not be told."""
 _ABSENT = frozenset({"404", "NoSuchBucket", "NoSuchKey", "NotFound"})
-_DELETED_AT_ONCE = 1000
+DELETED_AT_ONCE = 1000  #: keys that DeleteObjects takes
 
 
 def exists(session: Session, bucket: str) -> bool:
@@ -99,8 +99,8 @@ def remove(session: Session, bucket: str, prefix: str) -> bool:
             for row in [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
         ]
     ours = [row for row in rows if row["Key"].startswith(prefix)]
-    for first in range(0, len(ours), _DELETED_AT_ONCE):
-        batch = ours[first : first + _DELETED_AT_ONCE]
+    for first in range(0, len(ours), DELETED_AT_ONCE):
+        batch = ours[first : first + DELETED_AT_ONCE]
         with aws_errors("DeleteObjects", session.local_url):
             s3.delete_objects(Bucket=bucket, Delete={"Objects": batch, "Quiet": True})
     if len(ours) < len(rows):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from peagle_sm.aws.control import PAGE
 from peagle_sm.aws.errors import aws_errors
 from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import NotFound
 
 
 def component_names(session: Session, endpoint: str) -> tuple[str, ...]:
@@ -22,3 +25,15 @@ def component_names(session: Session, endpoint: str) -> tuple[str, ...]:
             for row in page["InferenceComponents"]
         ]
     return tuple(sorted(found))
+
+
+def describe_component(session: Session, name: str) -> dict[str, Any] | None:
+    """Return what DescribeInferenceComponent answers; None without such a component. Errors as above."""
+    try:
+        with aws_errors("DescribeInferenceComponent", session.local_url):
+            found: dict[str, Any] = session.client("sagemaker").describe_inference_component(
+                InferenceComponentName=name
+            )
+    except NotFound:
+        return None
+    return found

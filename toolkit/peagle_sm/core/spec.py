@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 import yaml
 from pydantic import (
@@ -23,6 +23,7 @@ from peagle_sm.core.hours import parse_hours
 from peagle_sm.core.wording import explain, show
 
 Mode = Literal["none", "eagle3", "p-eagle"]
+MODES: tuple[Mode, ...] = get_args(Mode)
 Source = Literal["jumpstart", "container"]
 Idle = Literal["turn-off", "scale-to-zero"]
 Update = Literal["in-place", "off-update-on"]

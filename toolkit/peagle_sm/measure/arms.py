@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from peagle_sm.core.errors import EngineError
-from peagle_sm.core.spec import EndpointSpec, LifecycleSpec, ServingSpec, SpeculationSpec
-from peagle_sm.measure.summary import Arm, Mode
+from peagle_sm.core.spec import EndpointSpec, LifecycleSpec, Mode, ServingSpec, SpeculationSpec
+from peagle_sm.measure.summary import Arm
 
 MODEL = "tiny-code"
-MODES: tuple[Mode, ...] = ("none", "eagle3", "p-eagle")
 _HEADS: dict[Mode, str | None] = {
     "none": None,
     "eagle3": "tiny-code-eagle3",

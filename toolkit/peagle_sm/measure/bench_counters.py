@@ -13,7 +13,7 @@ from peagle_sm.aws.logs import since
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import PeagleError
 from peagle_sm.measure.acceptance import Counters, from_counters, read_counters, read_log_line
-from peagle_sm.measure.endpoint_arm import read_url
+from peagle_sm.measure.bare_server import read_url
 from peagle_sm.measure.records import Acceptance, ArmRecord
 from peagle_sm.service import Endpoint
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,17 +12,16 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from peagle_sm.aws import control
-from peagle_sm.aws.components import component_names
-from peagle_sm.aws.errors import aws_errors
+from peagle_sm.aws.components import component_names, describe_component
 from peagle_sm.aws.prices import hourly
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError
+from peagle_sm.core.spec import MODES
+from peagle_sm.measure.bare_server import read_url
 from peagle_sm.measure.records import ArmRecord, Mode
 from peagle_sm.service.inspection import EndpointStatus, status
 
 IN_SERVICE = "InService"
-TIMEOUT_S = 10
-_MODES = ("none", "eagle3", "p-eagle")
 _SHIPPED = Path(__file__).parents[1] / "weights" / "target" / "model.safetensors"
 
 
@@ -167,7 +164,7 @@ def look_at(session: Session | None, arm: ArmRecord) -> str | None:
 
 def _mode(found: EndpointStatus) -> Mode:
     """What its tags say; of a foreign endpoint, what its model's environment says."""
-    if found.summary.mode in _MODES:
+    if found.summary.mode in MODES:
         return cast(Mode, found.summary.mode)
     told = found.speculative_config
     if told is None:
@@ -210,8 +207,7 @@ def choose_component(session: Session, name: str, asked: str | None) -> str | No
 def gpus_of(session: Session, component: str) -> int | None:
     """How many GPUs one copy of a component has; None where that is not told."""
     try:
-        with aws_errors("DescribeInferenceComponent", session.local_url):
-            told = session.client("sagemaker").describe_inference_component(InferenceComponentName=component)
+        told = describe_component(session, component) or {}
     except PeagleError:  # costs the price of a copy, not the measurement
         return None
     needs = told.get("Specification", {}).get("ComputeResourceRequirements", {})
@@ -231,30 +227,6 @@ def _served_model(url: str) -> dict[str, Any]:
             next_step="give the address of a vLLM server, without a path",
         ) from error
     return model if isinstance(model, dict) else {}
-
-
-def read_url(address: str) -> str:
-    """The text at an address of a bare vLLM.
-
-    Raises:
-        NotFound: the server has no such page.
-        ServiceFault: it does not answer.
-    """
-    opener = urllib.request.build_opener()
-    if (urlsplit(address).hostname or "") in ("localhost", "127.0.0.1", "::1"):
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(address, timeout=TIMEOUT_S) as response:
-            return str(response.read().decode())
-    except urllib.error.HTTPError as error:
-        raise NotFound(f"{address} answers {error.code}", next_step="check the address") from error
-    except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
-        reason = getattr(error, "reason", error)
-        raise ServiceFault(
-            f"nothing answers at {address}: {reason}",
-            operation="GET",
-            next_step="check that the server runs, and its address",
-        ) from error
 
 
 def _is_shipped(root: object) -> bool:

@@ -9,9 +9,11 @@ from functools import partial
 from typing import Any
 
 from peagle_sm.aws import benchmark_jobs as jobs
+from peagle_sm.aws import objects
 from peagle_sm.aws.benchmark_jobs import JobFacts
 from peagle_sm.aws.errors import is_unsettled
 from peagle_sm.aws.session import Session
+from peagle_sm.core import tags
 from peagle_sm.core.errors import BillableLeft, Interrupted, NotFound, PeagleError, ServiceFault
 from peagle_sm.measure.aiperf_output import Bundle, read_bundle
 from peagle_sm.measure.managed_place import Place
@@ -21,7 +23,7 @@ from peagle_sm.service.events import Pacing
 
 ARCHIVE = "output.tar.gz"
 _LOOKS_THAT_MAY_FAIL = 10
-_TAGS = {"peagle-sm:managed-by": "peagle-sm"}
+_TAGS = {tags.MANAGED_BY: tags.MANAGER}
 # How long a job that is asked to stop may take; AWS names no limit.
 _STOPPING_S = 600.0
 _LONGEST_LINE = 100
@@ -56,7 +58,7 @@ def run_job(session: Session, job: Job, tell: Tell, pacing: Pacing) -> tuple[Job
     inputs = f"{job.base}/input"
     try:
         channels = job.place.channels(session, inputs)
-        jobs.upload(session, f"{inputs}/{PROMPTS}", job.prompts)
+        objects.upload(session, f"{inputs}/{PROMPTS}", job.prompts)
         channels[DATASET] = f"{inputs}/{PROMPTS}"
         jobs.create_config(session, job.name, json.dumps(job.spec), channels, _TAGS)
         facts = _watched(session, job, tell, pacing)
@@ -158,7 +160,7 @@ def _bundle(session: Session, facts: JobFacts, tell: Tell) -> Bundle:
     if facts.failure_reason:
         told += f": {facts.failure_reason}"
     try:
-        bundle = read_bundle(jobs.download_one(session, facts.output, ARCHIVE))
+        bundle = read_bundle(objects.download_one(session, facts.output, ARCHIVE))
     except PeagleError as error:
         raise _failed(facts, told if facts.status == "Failed" else f"{told}; {error.message}") from error
     if not bundle.profile or facts.status == "Stopped":
@@ -193,7 +195,7 @@ def _clean_up(session: Session, name: str, inputs: str, tell: Tell) -> None:
     """Remove the configuration and the dataset; failing at that is told and changes no result."""
     removals = {
         f"workload configuration {name}": partial(jobs.delete_config, session, name),
-        f"dataset {inputs}": partial(jobs.remove_prefix, session, inputs),
+        f"dataset {inputs}": partial(objects.remove_prefix, session, inputs),
     }
     for what, remove in removals.items():
         try:

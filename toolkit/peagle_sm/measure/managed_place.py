@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.aws import benchmark_jobs as jobs
-from peagle_sm.aws import buckets, control
+from peagle_sm.aws import buckets, control, objects
 from peagle_sm.aws.session import Session
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import SpecError
@@ -43,7 +42,7 @@ class Place:
         for name in _TOKENIZER_FILES:
             file = self.tokenizer_files / name
             if file.is_file():
-                jobs.upload(session, f"{prefix}{name}", file.read_bytes())
+                objects.upload(session, f"{prefix}{name}", file.read_bytes())
         return {TOKENIZER: prefix}
 
 
@@ -70,7 +69,7 @@ def find_place(
         SpecError: one of them is neither given nor known.
     """
     if s3 is not None:
-        jobs.split_uri(s3)
+        objects.split_uri(s3)
     model = _model(session, endpoint)
     name, files = _tokenizer(tokenizer, stand_in_weights, model)
     return Place(role_arn or _role(session, endpoint, model), s3 or _default_bucket(session), name, files)

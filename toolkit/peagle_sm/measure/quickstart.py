@@ -13,9 +13,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from peagle_sm.core.spec import MODES
 from peagle_sm.local.paths import weights_dir
 from peagle_sm.measure import provenance, workload
-from peagle_sm.measure.arms import MODES, arm_of, spec_of
+from peagle_sm.measure.arms import arm_of, spec_of
 from peagle_sm.measure.client import TEMPERATURE, Invokable, request_body
 from peagle_sm.measure.endpoint_arm import describe_endpoint
 from peagle_sm.measure.entry import run_job, write_json

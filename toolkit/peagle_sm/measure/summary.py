@@ -7,11 +7,10 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, Literal
 
+from peagle_sm.core.spec import Mode
 from peagle_sm.measure import stats
 from peagle_sm.measure.sample import Sample
 from peagle_sm.measure.stats import Ratio
-
-Mode = Literal["none", "eagle3", "p-eagle"]
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Self
 
-from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.core.spec import EndpointSpec, Mode
 from peagle_sm.measure.arms import arm_of, spec_of
 from peagle_sm.measure.progress import Reporter
 from peagle_sm.measure.run import Run
-from peagle_sm.measure.summary import Arm, Mode
+from peagle_sm.measure.summary import Arm
 from peagle_sm.measure.workload import Prompt
 
 Engine = Literal["eager", "compiled"]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import cast, get_args
+from typing import cast
 
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.spec import MODES
 from peagle_sm.measure.endpoint_arm import Described, demand_mode, describe_endpoint, describe_url, is_url
 from peagle_sm.measure.records import Mode
-
-_MODES = tuple(mode for mode in get_args(Mode) if mode != "unknown")
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class Named:
     @property
     def mode(self) -> Mode | None:
         """The mode that its label says."""
-        return cast(Mode, self.label) if self.label in _MODES else None
+        return cast(Mode, self.label) if self.label in MODES else None
 
 
 def parse_arms(texts: Sequence[str]) -> list[Named]:

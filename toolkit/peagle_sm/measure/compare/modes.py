@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from peagle_sm.core.catalog import Catalog, load_catalog
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.core.spec import MODES, EndpointSpec
 from peagle_sm.core.spec import Mode as SpecMode
 
-MODES: tuple[SpecMode, ...] = get_args(SpecMode)
 PREFIX = "cmp"  #: begins the name of every endpoint that a comparison deploys
 
 

@@ -65,7 +65,7 @@ class SageMakerTarget:
     @property
     def remote(self) -> bool:
         """Whether calls leave this machine."""
-        return _is_remote(self.endpoint_url)
+        return is_remote(self.endpoint_url)
 
     def request(self, body: Mapping[str, Any], data: bytes) -> tuple[str, dict[str, str]]:
         """Sign a call of InvokeEndpointWithResponseStream.
@@ -135,7 +135,7 @@ class HttpTarget:
     @property
     def remote(self) -> bool:
         """Whether calls leave this machine."""
-        return _is_remote(self.base_url)
+        return is_remote(self.base_url)
 
     def request(self, body: Mapping[str, Any], data: bytes) -> tuple[str, dict[str, str]]:
         """Choose the path by the kind of body."""
@@ -176,7 +176,8 @@ def make_target(session: Session | None, arm: ArmRecord) -> SageMakerTarget | Ht
     )
 
 
-def _is_remote(url: str) -> bool:
+def is_remote(url: str) -> bool:
+    """Whether an address is on another machine, where proxies and certificates of the environment apply."""
     host = urlsplit(url).hostname or ""
     return not (host == "localhost" or host.startswith("127.") or host == "::1")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from peagle_sm.aws import lifetime
-from peagle_sm.aws.components import component_names
+from peagle_sm.aws.components import component_names, describe_component
 from peagle_sm.aws.errors import aws_errors, is_refused_now
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import BillableLeft, EndpointFailed, NotFound, PeagleError
@@ -95,7 +95,7 @@ class Host:
         self._report("endpoint", f"{operation.replace('_', ' ')}: {len(self._plan.of(operation))} sent")
 
     def _serving(self) -> bool:
-        states = {name: self._describe(name) for name in self._plan.components.values()}
+        states = {name: describe_component(self._session, name) for name in self._plan.components.values()}
         for name, facts in states.items():
             if facts is None or facts["InferenceComponentStatus"] == "Failed":
                 reason = (facts or {}).get("FailureReason", "it is gone")
@@ -108,15 +108,6 @@ class Host:
             "waiting", f"components: {len(states) - len(waiting)} of {len(states)} serve", status="Creating"
         )
         return not waiting
-
-    def _describe(self, name: str) -> dict[str, Any] | None:
-        try:
-            with aws_errors("DescribeInferenceComponent", self._session.local_url):
-                client = self._session.client("sagemaker")
-                found: dict[str, Any] = client.describe_inference_component(InferenceComponentName=name)
-                return found
-        except NotFound:
-            return None
 
     def _leave(self) -> None:
         """Components first: SageMaker refuses to delete an endpoint that has any."""
@@ -146,7 +137,7 @@ class Host:
     def _components_gone(self) -> bool:
         left = component_names(self._session, self._plan.endpoint)
         for name in left:
-            facts = self._describe(name)
+            facts = describe_component(self._session, name)
             if facts is None or facts["InferenceComponentStatus"] == "Deleting":
                 continue
             try:

@@ -15,6 +15,7 @@ from peagle_sm.aws.runtime import request_body, stream_parts
 from peagle_sm.aws.session import RUNTIME_READ_TIMEOUT_S, Session
 from peagle_sm.aws.sse import SseParser
 from peagle_sm.core.errors import NotFound, ServiceFault, SpecError, StreamError
+from peagle_sm.measure.bare_server import opener_for
 from peagle_sm.measure.verify.answers import Answer, join_stream, parse_answer
 from peagle_sm.service import Endpoint, connect
 from peagle_sm.service.invocation import Sender
@@ -69,8 +70,7 @@ class UrlEngine:
         self.name = url
         root = url.rstrip("/").removesuffix("/invocations").removesuffix("/v1")
         self._url = f"{root}/invocations"
-        # A proxy of the environment is not for a server that is named by its URL.
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        self._opener = opener_for(root)
 
     def ask(self, body: Body) -> Mapping[str, Any]:
         """See `Engine`."""
