@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from peagle_sm.core.errors import SpecError
@@ -88,6 +90,18 @@ def test_the_cost_is_told_with_a_bound() -> None:
     assert 20 * found.minutes / 60 == pytest.approx(found.usd, abs=0.01)
     assert "4 deployments, 4 windows" in found.words()
     assert "never more than 320.00 USD" in found.words()
+
+
+def test_arms_on_one_endpoint_are_one_deployment_and_each_has_its_windows() -> None:
+    found: Any = price(components=8)
+    assert (found.deployments, found.windows, found.most_usd) == (1, 8 * 4 * 2, 80.0)
+    assert found.words().startswith("1 deployment, 64 windows")
+
+
+def test_a_sweep_has_every_k_in_each_round() -> None:
+    plain: Any = price(runtime=True)
+    swept: Any = price(runtime=True, sweep_rounds=2)
+    assert swept.windows - plain.windows == 2 * 11 * 2
 
 
 def test_an_unknown_price_is_no_zero() -> None:

@@ -107,13 +107,14 @@ def price_of(job: Job, plans: dict[str, Plan], session: Session) -> Estimate:
         max_k=settings.max_k,
         runtime=settings.runtime,
         most_deployments=settings.most_deployments,
-        rounds=settings.rounds + settings.sweep_rounds,
+        rounds=settings.rounds,
+        sweep_rounds=settings.sweep_rounds,
         requests=settings.size.requests,
         max_tokens=job.max_tokens,
         usd_per_hour=max(known) if len(known) == len(prices) else None,
         max_lifetime_hours=job.spec.lifecycle.max_lifetime_hours,
         local=session.is_local,
-        one_instance=bool(job.components),
+        components=len(plans) if job.components else 0,
     )
 
 

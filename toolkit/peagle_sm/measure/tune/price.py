@@ -25,7 +25,8 @@ class Estimate:
 
     def words(self) -> str:
         """One sentence."""
-        what = f"{self.deployments} deployments, {self.windows} windows, about {self.minutes:.0f} min"
+        plural = "" if self.deployments == 1 else "s"
+        what = f"{self.deployments} deployment{plural}, {self.windows} windows, about {self.minutes:.0f} min"
         if self.usd is None:
             return f"{what}; no price is known, so nobody can say what it costs"
         if self.usd == 0:
@@ -46,24 +47,29 @@ def estimate(
     usd_per_hour: float | None,
     max_lifetime_hours: float,
     local: bool,
-    one_instance: bool = False,
+    sweep_rounds: int = 0,
+    components: int = 0,
 ) -> Estimate:
     """The most that a tuning takes; ``usd_per_hour`` is one endpoint's.
 
     The baseline stays up throughout, beside one endpoint at a time (all modes at once where K changes in
-    the engine; one endpoint with all of them as components with ``one_instance``).
+    the engine). With ``components`` so many arms, the baseline among them, share one endpoint, and each is
+    measured in every round.
     """
     startup = STARTUP_MINUTES_LOCAL if local else STARTUP_MINUTES_AWS
-    if runtime:
-        deployments = 1 + modes
-        # In later rounds about half of the K are still in question.
-        each = (max_k + 1) + (rounds - 1) * (max_k // 2 + 1)
-        windows, starts, at_once = modes * each, 1, deployments
+    if components:
+        deployments = starts = at_once = 1
+        windows = components * rounds
+    elif runtime:
+        deployments = at_once = 1 + modes
+        starts = 1
+        # In later rounds about half of the K are still in question; a sweep has them all.
+        windows = modes * ((max_k + 1) + (rounds - 1) * (max_k // 2 + 1) + sweep_rounds * max_k)
     else:
-        deployments = 1 + modes * most_deployments
-        windows, starts, at_once = 1 + modes * most_deployments, 1 + modes * most_deployments, 2
-    if one_instance:
-        starts = at_once = 1
+        deployments = starts = 1 + modes * most_deployments
+        at_once = 2
+        again = modes * (most_deployments - 1) if local else 0  # of the baseline, beside each but the first
+        windows = deployments + again
     seconds = sum(windows * (max(requests, 3 * c) + c) * max_tokens * SLOW_STEP_S / c for c in concurrencies)
     minutes = starts * startup + seconds / 60
     usd = None if usd_per_hour is None else round(at_once * usd_per_hour * minutes / 60, 2)
