@@ -52,6 +52,27 @@ def test_humaneval_from_another_file_says_that_it_is_another(tmp_path: Path) -> 
     assert found.items[0].body["messages"] == [{"role": "user", "content": "def f():"}]
 
 
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b'{"task_id": 3}\n', "line 1: no problem of HumanEval"),
+        (b"def f():\n", "line 1: not JSON"),
+        (gzip.compress(b"{}" * 99)[:-12], "cannot be read"),
+        (b"\x1f\x8b\x08" + b"\x00" * 7 + b"\xff" * 9, "cannot be read"),
+    ],
+)
+def test_a_file_that_is_no_humaneval_is_said_to_be_none(tmp_path: Path, content: bytes, says: str) -> None:
+    path = tmp_path / "mine"
+    path.write_bytes(content)
+    with pytest.raises(SpecError, match=says):
+        load_workload("humaneval", file=path)
+
+
+def test_humaneval_need_not_be_packed(tmp_path: Path) -> None:
+    path = lines(tmp_path / "mine.jsonl", {"task_id": "HumanEval/0", "prompt": "def f():\n"})
+    assert load_workload("humaneval", file=path).items[0].body["prompt"] == "def f():"
+
+
 def test_mt_bench_asks_the_second_turn_with_the_first_answer(tmp_path: Path) -> None:
     found = load_workload("mt-bench", file=lines(tmp_path / "q.jsonl", *conversations()), fetch=unreachable)
     first = found.items[0]

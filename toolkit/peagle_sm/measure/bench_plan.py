@@ -12,7 +12,7 @@ from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.load import LoadOptions, WorkItem
 from peagle_sm.measure.points import Objective
 from peagle_sm.measure.records import ArmRecord, Load
-from peagle_sm.measure.workloads import Workload, rounds, salted
+from peagle_sm.measure.workloads import Workload, limit_of, rounds, salted
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def config_of(plan: BenchPlan, workload: Workload, arm: ArmRecord) -> dict[str, 
 
 
 def _limit(item: WorkItem) -> str:
-    limit = item.body.get("max_completion_tokens", item.body.get("max_tokens"))
+    limit = limit_of(item)
     return "the engine's" if limit is None else str(limit)
 
 

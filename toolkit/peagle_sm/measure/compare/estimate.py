@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 from peagle_sm.core.records import Plan
 from peagle_sm.measure.compare.contest import WARM_UP, Setup
-from peagle_sm.measure.load import WorkItem
+from peagle_sm.measure.workloads import MAX_TOKENS, limit_of
 
 START_UP_MINUTES = 15.0  #: until an endpoint on AWS serves; with what deleting it takes
 LOCAL_START_UP_MINUTES = 0.5
 #: Seconds a token of one request: 10 ms alone, twice as long under load. To be replaced by what comes out.
 SECONDS_A_TOKEN = 0.010
 UNDER_LOAD = 2.0
-DEFAULT_TOKENS = 256
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Estimate:
 
 def minutes_of(setup: Setup, arms: int) -> float:
     """How long one deployment is likely to be measured, the control included in ``arms``."""
-    tokens = sum(_limit(item) for item in setup.items) / max(1, len(setup.items))
+    tokens = sum(limit_of(item) or MAX_TOKENS for item in setup.items) / max(1, len(setup.items))
     seconds = 0.0
     for load in setup.loads:
         places = load.concurrency or 1
@@ -44,11 +43,6 @@ def minutes_of(setup: Setup, arms: int) -> float:
         requests = setup.prompts_of(load) + 2 * setup.blocks * places
         seconds += requests * arms / places * tokens * SECONDS_A_TOKEN * UNDER_LOAD
     return seconds / 60
-
-
-def _limit(item: WorkItem) -> int:
-    found = item.body.get("max_completion_tokens", item.body.get("max_tokens", DEFAULT_TOKENS))
-    return int(found) if isinstance(found, int) else DEFAULT_TOKENS
 
 
 def estimate(plans: Sequence[Plan], setup: Setup, *, arms: int, deployments: int) -> Estimate:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from peagle_sm.aws.figures import speculation_in
+from peagle_sm.core.errors import StreamError
 
 READ_LOGPROBS = 2  #: the likeliest two tokens at each position: what a margin needs
 
@@ -108,6 +109,11 @@ def join_stream(documents: Iterable[Mapping[str, Any]]) -> Answer:
         acceptance_length=_acceptance_length(last),
         tool_calls=tuple((name, arguments) for _, (name, arguments) in sorted(calls.items())),
     )
+
+
+def whole_or_cut(streamed: Answer | StreamError) -> Answer:
+    """A stream that broke as the answer that came: it has no finish_reason, which is what a check says."""
+    return streamed if isinstance(streamed, Answer) else Answer(streamed.partial_text, (), None)
 
 
 def _add_calls(calls: dict[int, list[str]], deltas: Sequence[Mapping[str, Any]]) -> None:

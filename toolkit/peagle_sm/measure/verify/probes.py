@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from peagle_sm.core.errors import StreamError
-from peagle_sm.measure.verify.answers import Answer, Scored
+from peagle_sm.measure.verify.answers import Answer, Scored, whole_or_cut
 from peagle_sm.measure.verify.floor import Floor, floor_of
 from peagle_sm.measure.verify.greedy import GreedyCase, ends_of
 from peagle_sm.measure.verify.lab import SAMPLED, WITH_LOGPROBS, Lab, Prompt, SideFailed, greedy_body
@@ -83,16 +83,11 @@ def probe_stops(lab: Lab, greedy: Greedy) -> list[StopCase]:
         for prompt, stop, included, _ in chosen
     ]
     own, whole = lab.ask("baseline", bodies), lab.ask("candidate", bodies)
-    streamed = [_as_answer(each) for each in lab.stream("candidate", bodies)]
+    streamed = [whole_or_cut(each) for each in lab.stream("candidate", bodies)]
     return [
         StopCase(prompt.id, stop, included, text, *answers)
         for (prompt, stop, included, text), *answers in zip(chosen, own, whole, streamed, strict=True)
     ]
-
-
-def _as_answer(streamed: Answer | StreamError) -> Answer:
-    # A stream that broke has no finish_reason, which is what the check then says of it.
-    return streamed if isinstance(streamed, Answer) else Answer(streamed.partial_text, (), None)
 
 
 def probe_seeds(lab: Lab, prompts: Sequence[Prompt]) -> list[SeedCase]:
@@ -124,7 +119,7 @@ def probe_streaming(lab: Lab, greedy: Greedy) -> list[StreamCase]:
         broken = str(streamed) if isinstance(streamed, StreamError) else None
         answer = streamed if isinstance(streamed, Answer) else None
         whole, first = case.candidate.answer, case.first.answer
-        cases.append(StreamCase(case.prompt_id, first, _as_answer(its), whole, answer, broken))
+        cases.append(StreamCase(case.prompt_id, first, whole_or_cut(its), whole, answer, broken))
     return cases
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from peagle_sm.core.errors import SpecError, StreamError
-from peagle_sm.measure.verify.answers import Answer
+from peagle_sm.core.errors import SpecError
+from peagle_sm.measure.verify.answers import whole_or_cut
 from peagle_sm.measure.verify.lab import GREEDY, Lab, SideFailed
 from peagle_sm.measure.verify.structured import CHOICE_SCHEMA, SCHEMA, TOOL, Kind, StructuredCase
 
@@ -80,10 +80,6 @@ def _cases(lab: Lab, requests: list[tuple[str, Kind, dict[str, Any]]]) -> list[S
     own, mine = lab.ask("baseline", bodies), lab.ask("candidate", bodies)
     streamed = lab.stream("candidate", bodies)
     return [
-        StructuredCase(name, kind, its, answer, _whole_or_cut(stream))
+        StructuredCase(name, kind, its, answer, whole_or_cut(stream))
         for (name, kind, _), its, answer, stream in zip(requests, own, mine, streamed, strict=True)
     ]
-
-
-def _whole_or_cut(streamed: Answer | StreamError) -> Answer:
-    return streamed if isinstance(streamed, Answer) else Answer(streamed.partial_text, (), None)

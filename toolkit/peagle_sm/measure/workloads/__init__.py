@@ -17,14 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.core.errors import NotFound, SpecError
+from peagle_sm.local.paths import cache_dir
 from peagle_sm.measure.load import WorkItem
+from peagle_sm.measure.prompt_files import read_bytes
 from peagle_sm.measure.workloads import capture, human_eval, mt_bench, own, speed_bench, synthetic
-from peagle_sm.measure.workloads.fetching import Fetch, cache_dir, fetch_url
-from peagle_sm.measure.workloads.files import read_bytes
+from peagle_sm.measure.workloads.fetching import Fetch, fetch_url
 from peagle_sm.measure.workloads.questions import Source, choose
 from peagle_sm.measure.workloads.requests import (
+    MAX_TOKENS,
     Api,
     Shape,
+    limit_of,
     make_item,
     rounds,
     salted,
@@ -32,7 +35,7 @@ from peagle_sm.measure.workloads.requests import (
     temperature_of,
 )
 
-__all__ = ["NAMES", "Workload", "load_workload", "rounds", "salted", "size_of"]
+__all__ = ["MAX_TOKENS", "NAMES", "Workload", "limit_of", "load_workload", "rounds", "salted", "size_of"]
 
 NAMES = ("humaneval", "mt-bench", "speed-bench[:SPLIT]", "synthetic:IN/OUT", "a file or directory")
 
@@ -103,7 +106,7 @@ def load_workload(
     """
     if count is not None and count < 1:
         raise SpecError(f"{count} prompts were asked for; allowed: 1 or more", next_step="correct --prompts")
-    source = _source(name_or_path, seed, count, file, fetch, cache or cache_dir())
+    source = _source(name_or_path, seed, count, file, fetch, cache or cache_dir() / "workloads")
     chosen = choose(source.questions, count, seed)
     shape = Shape(max_tokens, temperature, api, first_turn_only, extra)
     items = tuple(make_item(question, shape, source.parameters) for question in chosen)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.workloads.files import empty, json_lines, read_bytes, sha256_of
+from peagle_sm.measure.prompt_files import empty, json_lines, read_bytes, sha256_of
 from peagle_sm.measure.workloads.own import checked_body
 from peagle_sm.measure.workloads.questions import Question, Source
 

@@ -6,19 +6,13 @@ import hashlib
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from peagle_sm.core.errors import ServiceFault, SpecError
 
 TIMEOUT_S = 60
 Fetch = Callable[[str], bytes]
-
-
-def cache_dir(environ: Mapping[str, str] | None = None) -> Path:
-    """``$XDG_CACHE_HOME/peagle-sm/workloads``, ``~/.cache`` unless that is set."""
-    base = (os.environ if environ is None else environ).get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "peagle-sm" / "workloads"
 
 
 def fetch_url(url: str) -> bytes:

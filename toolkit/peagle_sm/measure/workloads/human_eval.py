@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from peagle_sm.measure import workload
-from peagle_sm.measure.workloads.files import empty, sha256_of
+from peagle_sm.measure.prompt_files import empty, sha256_of
 from peagle_sm.measure.workloads.questions import Question, Source
 
 NAME = "humaneval"

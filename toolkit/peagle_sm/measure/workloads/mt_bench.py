@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from peagle_sm.measure.prompt_files import empty, json_lines, read_bytes, sha256_of
 from peagle_sm.measure.workloads.fetching import Fetch, cached, demand_sha256
-from peagle_sm.measure.workloads.files import empty, json_lines, read_bytes, sha256_of
 from peagle_sm.measure.workloads.own import turns_of
 from peagle_sm.measure.workloads.questions import Question, Source, refuse_repeated_ids
 

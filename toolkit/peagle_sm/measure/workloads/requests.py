@@ -149,3 +149,9 @@ def size_of(item: WorkItem) -> int:
     """How long the prompt is, in characters (or token ids): enough to find the longest."""
     prompt = item.body.get("prompt")
     return len(prompt) if prompt is not None else len(str(item.body.get("messages")))
+
+
+def limit_of(item: WorkItem) -> int | None:
+    """How many tokens the answer may have at most; None where the body leaves it to the engine."""
+    found = item.body.get("max_completion_tokens", item.body.get("max_tokens"))
+    return found if isinstance(found, int) else None

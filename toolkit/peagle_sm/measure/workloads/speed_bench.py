@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from peagle_sm.core.errors import NotFound, ServiceFault, SpecError
+from peagle_sm.measure.prompt_files import json_lines, read_bytes, sha256_of
 from peagle_sm.measure.workloads.fetching import Fetch, cached
-from peagle_sm.measure.workloads.files import json_lines, read_bytes, sha256_of
 from peagle_sm.measure.workloads.own import turns_of
 from peagle_sm.measure.workloads.questions import Question, Source, refuse_repeated_ids
 
@@ -89,17 +89,25 @@ def _rows(split: str, fetch: Fetch) -> Iterator[Mapping[str, Any]]:
     while offset < total:
         query = {"dataset": "nvidia/SPEED-Bench", "config": split, "split": "test"}
         url = f"{_ROWS}?{urlencode({**query, 'offset': offset, 'length': _PAGE})}"
-        page = json.loads(fetch(url))
-        total = int(page["num_rows_total"])
-        if not page["rows"] or any(entry.get("truncated_cells") for entry in page["rows"]):
+        total, found = _page(fetch(url))
+        if not found or any(entry.get("truncated_cells") for entry in found):
             raise ServiceFault(
                 f"{url}: the dataset server left out rows or cut texts",
                 operation="fetch",
                 next_step="give the split's Parquet file, or what NVIDIA's prepare script writes, with"
                 " --workload-file",
             )
-        yield from (entry["row"] for entry in page["rows"])
-        offset += len(page["rows"])
+        yield from (entry["row"] for entry in found)
+        offset += len(found)
+
+
+def _page(content: bytes) -> tuple[int, list[Any]]:
+    """How many rows there are in all, and those of a page; none where it is no page."""
+    try:
+        page = json.loads(content)
+        return int(page["num_rows_total"]), list(page["rows"])
+    except (ValueError, LookupError, TypeError):
+        return 0, []
 
 
 def _parquet(path: Path) -> bytes:

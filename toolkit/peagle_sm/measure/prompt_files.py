@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ def read_bytes(path: Path) -> bytes:
         return gzip.decompress(content) if content.startswith(_GZIP) else content
     except FileNotFoundError:
         raise NotFound(f"there is no file {path}", next_step="check the path") from None
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise SpecError(f"{path} cannot be read: {error}", next_step="check the file") from error
 
 
