@@ -129,8 +129,8 @@ class TestThreeEngines:
 
     def test_verify_finds_the_answers_to_be_the_targets_own(self, peagle: Run, folder: Path) -> None:
         out = folder / "verify.jsonl"
-        asked = ["--checks", ",".join(sorted(CHECKS)), "--quick", "--prompts", "16", "--max-tokens", "64"]
-        result = peagle("verify", FAST, "--baseline", PLAIN, *asked, "--out", out, "--allow-undecided")
+        asked = ["--checks", ",".join(sorted(CHECKS)), "--quick", "--prompts", "8", "--max-tokens", "48"]
+        result = peagle("verify", FAST, "--baseline", PLAIN, *asked, "--concurrency", "4", "--out", out)
         told = {check["name"]: check["passed"] for check in json.loads(result.stdout)["checks"]}
         assert set(told) == CHECKS
         assert told["greedy"] is told["sampled"] is told["streaming"] is True
@@ -138,7 +138,7 @@ class TestThreeEngines:
 
     def test_verify_finds_an_unfair_sampler(self, peagle: Run) -> None:
         asked = ["--checks", "sampled", "--quick", "--prompts", "8", "--max-tokens", "16"]
-        result = peagle("verify", UNFAIR, "--baseline", PLAIN, *asked, exits=(12,))
+        result = peagle("verify", UNFAIR, "--baseline", PLAIN, *asked, "--concurrency", "4", exits=(12,))
         assert json.loads(result.stdout)["passed"] is False
 
     def test_cost(self, peagle: Run, folder: Path, benched: Results) -> None:

@@ -222,3 +222,15 @@ def test_long_context() -> None:
     short = replace(same, candidate=replace(own, ids=(1,), output_tokens=1), gaps=(0.0,))
     assert judge_long_context([short], NOISY).passed is False
     assert judge_long_context([], NOISY).passed is None
+
+
+def test_a_long_context_has_a_noise_of_its_own() -> None:
+    """Sums over thousands of tokens are split by the batch's shape where the greedy runs were exact."""
+    own = Answer("", (1, 2), "length", None, 2)
+    tied = LongCase(2048, 2, own, replace(own, ids=(1, 3)), (0.0, 0.0625))
+    noisy = LongCase(4000, 2, own, own, noise=0.0625)
+    assert judge_long_context([tied], EXACT).passed is False
+    verdict = judge_long_context([tied, noisy], EXACT)
+    assert (verdict.passed, verdict.figures["noise_nats"]) == (True, 0.0625)
+    assert "a gap above 0.12 nats on any" in verdict.power
+    assert judge_long_context([replace(tied, gaps=(0.0, 0.13)), noisy], EXACT).passed is False

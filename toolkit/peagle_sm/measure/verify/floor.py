@@ -7,6 +7,7 @@ rows at once): two batch shapes, so their difference is the arithmetic's own noi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -86,6 +87,14 @@ def floor_of(first: Sequence[Scored], repeat: Sequence[Scored]) -> Floor:
         exact=bool(differences) and equal and largest <= EXACT_NOISE,
         near=sum(abs(margin) <= delta for margin in margins) / max(1, len(margins)),
     )
+
+
+def largest_difference(scored: Scored) -> float:
+    """Nats by which the two readings of a margin differ at most in one answer; 0 where only one is known."""
+    if not scored.answer.logprobs:
+        return 0.0
+    pairs = zip(scored.answer.margins, scored.margins, strict=True)
+    return max((abs(a - b) for a, b in pairs if math.isfinite(a) and math.isfinite(b)), default=0.0)
 
 
 def differs_from_itself(first: Scored, repeat: Scored) -> bool:

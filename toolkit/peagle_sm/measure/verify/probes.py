@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from peagle_sm.core.errors import StreamError
 from peagle_sm.measure.verify.answers import Answer, Scored, whole_or_cut
-from peagle_sm.measure.verify.floor import Floor, floor_of
+from peagle_sm.measure.verify.floor import Floor, floor_of, largest_difference
 from peagle_sm.measure.verify.greedy import GreedyCase, ends_of
 from peagle_sm.measure.verify.lab import SAMPLED, WITH_LOGPROBS, Lab, Prompt, SideFailed, greedy_body
 from peagle_sm.measure.verify.long_context import LongCase
@@ -149,17 +149,23 @@ def probe_long_context(lab: Lab, greedy: Greedy, context: int) -> list[LongCase]
         prompt = Prompt(f"long/{length}", tuple(text[:length]))
         asked = min(_ROOM, longest - length)
         body = greedy_body(prompt, asked)
-        (own,), (mine,) = lab.ask("baseline", [body], 1), lab.ask("candidate", [body], 1)
-        cases.append(LongCase(length, asked, own, mine, _gaps(lab, prompt, own, mine, context)))
+        (own,) = lab.ask("baseline", [{**body, **WITH_LOGPROBS}], 1)
+        (mine,) = lab.ask("candidate", [body], 1)
+        room = context - 1 - length  # scoring writes a token of its own
+        seen, judged = _scored(lab, prompt, own, room), None
+        if own.ids != mine.ids:
+            judged = _scored(lab, prompt, mine, room)
+        noise = largest_difference(seen) if seen is not None else 0.0
+        cases.append(LongCase(length, asked, own, mine, judged.gaps if judged is not None else (), noise))
     return cases
 
 
-def _gaps(lab: Lab, prompt: Prompt, own: Answer, mine: Answer, context: int) -> tuple[float, ...]:
-    if own.ids == mine.ids:
-        return ()
-    fitting = mine.ids[: context - 1 - len(prompt.ids)]  # scoring writes a token of its own
+def _scored(lab: Lab, prompt: Prompt, answer: Answer, room: int) -> Scored | None:
+    """The first ``room`` tokens of an answer as the baseline sees them; None where it refuses."""
+    begin = replace(
+        answer, ids=answer.ids[:room], logprobs=answer.logprobs[:room], others=answer.others[:room]
+    )
     try:
-        (scored,) = lab.score([prompt], [Answer("", fitting, None)])
+        return lab.score([prompt], [begin])[0]
     except SideFailed:
-        return ()  # too much for one answer of the scoring: the check then says so
-    return scored.gaps
+        return None  # the check then says so
