@@ -46,7 +46,7 @@ def test_the_whole_of_it(client: ClientHealth, mark: str) -> None:
     assert lines[8] == "c=1 p-eagle over none code 1.200 [0.900, 1.500] no difference shown"
     assert lines[10:] == [
         "note: mind this",
-        "note: small stand-in weights on a CPU: these ratios say nothing of a GPU",
+        "note: small stand-in weights on a CPU: these figures say nothing of a GPU",
         "",
         "results: r.jsonl",
     ]

@@ -61,7 +61,6 @@ class Signer:
             async with self._renewing:
                 if _needs_renewal(self._credentials):
                     await asyncio.to_thread(self._credentials.get_frozen_credentials)
-        keys = self._credentials.get_frozen_credentials()
         lower = {name.lower(): value for name, value in headers.items()}
         parts = urlsplit(url)
         signed = sign(
@@ -69,9 +68,7 @@ class Signer:
             path=parts.path,
             headers={name: value for name, value in lower.items() if name not in _UNSIGNED},
             body=body,
-            access_key=keys.access_key,
-            secret_key=keys.secret_key,
-            token=keys.token,
+            keys=self._credentials.get_frozen_credentials(),
             region=self._region,
             service=_SERVICE,
             utc=time.time(),

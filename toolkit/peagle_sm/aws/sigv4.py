@@ -10,9 +10,26 @@ import hmac
 import time
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Protocol
 from urllib.parse import quote
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
+
+
+class Keys(Protocol):
+    """Credentials at one moment, as botocore's ``get_frozen_credentials`` gives them."""
+
+    @property
+    def access_key(self) -> str:
+        """The key's id."""
+
+    @property
+    def secret_key(self) -> str:
+        """The key."""
+
+    @property
+    def token(self) -> str | None:
+        """Of temporary credentials."""
 
 
 def sign(
@@ -21,9 +38,7 @@ def sign(
     path: str,
     headers: Mapping[str, str],
     body: bytes,
-    access_key: str,
-    secret_key: str,
-    token: str | None,
+    keys: Keys,
     region: str,
     service: str,
     utc: float,
@@ -37,8 +52,8 @@ def sign(
     """
     amz_date = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(utc))
     signed = {**headers, "host": host, "x-amz-date": amz_date}
-    if token:
-        signed["x-amz-security-token"] = token
+    if keys.token:
+        signed["x-amz-security-token"] = keys.token
     names = sorted(signed)
     listed = ";".join(names)
     canonical = "\n".join(
@@ -55,11 +70,11 @@ def sign(
     scope = f"{amz_date[:8]}/{region}/{service}/aws4_request"
     digest = hashlib.sha256(canonical.encode()).hexdigest()
     text = f"{_ALGORITHM}\n{amz_date}\n{scope}\n{digest}"
-    key = _signing_key(secret_key, amz_date[:8], region, service)
+    key = _signing_key(keys.secret_key, amz_date[:8], region, service)
     signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
     del signed["host"]  # the client writes it itself
     signed["authorization"] = (
-        f"{_ALGORITHM} Credential={access_key}/{scope}, SignedHeaders={listed}, Signature={signature}"
+        f"{_ALGORITHM} Credential={keys.access_key}/{scope}, SignedHeaders={listed}, Signature={signature}"
     )
     return signed
 

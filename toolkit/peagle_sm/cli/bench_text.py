@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from peagle_sm.cli.table import render_fields, render_table
-from peagle_sm.cli.words import usd
+from peagle_sm.cli.words import STAND_IN, usd
 from peagle_sm.core.errors import PeagleError
-from peagle_sm.core.unit_cost import usd_per_million_tokens
 
 if TYPE_CHECKING:
     from peagle_sm.measure.bench import Outcome
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from peagle_sm.measure.records import ArmRecord, Percentiles, PointRecord
     from peagle_sm.measure.workloads import Workload
 
-STAND_IN = "small stand-in weights on a CPU: these figures say nothing of a GPU"
 _RATES = ("load", "requests", "failed", "tokens/s", "a request", "requests/s", "acceptance")
 _TIMES = ("load", "TTFT ms", "TPOT ms", "ITL ms", "end to end ms")
 
@@ -75,13 +73,16 @@ def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
 
 def _rates(points: list[PointRecord], arm: ArmRecord) -> str:
     """The table of rates; goodput and cost where they were asked for and are known."""
+    from peagle_sm.measure.costs import cost_rows
+
     headers, rows = list(_RATES), [_row(point) for point in points]
     if any(point.goodput for point in points):
         headers.append("goodput")
         rows = [[*row, _goodput(point)] for row, point in zip(rows, points, strict=True)]
     if arm.usd_per_hour:
         headers.append("USD/M tokens")
-        costs = [usd_per_million_tokens(arm.usd_per_hour, point.otps) for point in points]
+        by_load = {row.load: row.usd_per_million for row in cost_rows([arm], points)}
+        costs = [by_load.get(point.load) for point in points]
         rows = [
             [*row, "-" if cost is None else f"{cost:,.2f}"] for row, cost in zip(rows, costs, strict=True)
         ]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from peagle_sm.cli.table import render_fields, render_table
-from peagle_sm.cli.words import usd
+from peagle_sm.cli.words import STAND_IN, usd
 
 if TYPE_CHECKING:
     from peagle_sm.core.records import Plan
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from peagle_sm.measure.compare.run import Outcome
     from peagle_sm.measure.records import ArmRecord, ComparisonRecord, Interval, Percentiles, PointRecord
 
-STAND_IN = "small stand-in weights on a CPU: these ratios say nothing of a GPU"
 NO_DIFFERENCE = "no difference shown"
 WITHHELD = "withheld"
 FINE = 1.02  #: the difference that "about so many" is told for

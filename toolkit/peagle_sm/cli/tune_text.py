@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from peagle_sm.cli.table import render_fields, render_table
+from peagle_sm.cli.words import STAND_IN
 
 if TYPE_CHECKING:
     from peagle_sm.measure.records import FitRecord
     from peagle_sm.measure.tune.job import Done, Job
     from peagle_sm.measure.tune.price import Estimate
 
-STAND_IN = "small stand-in weights on a CPU: these figures say nothing of a GPU"
 _HEADS = ("K", "accepted", "step ms", "tokens/s", "95% interval", "")
 
 

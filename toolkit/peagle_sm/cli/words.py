@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+#: Beside measured figures of the weights that ship with peagle-sm.
+STAND_IN = "small stand-in weights on a CPU: these figures say nothing of a GPU"
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 

@@ -82,15 +82,12 @@ class SageMakerTarget:
         headers = {"content-type": "application/json"}
         if self.component is not None:
             headers["x-amzn-sagemaker-inference-component"] = self.component
-        keys = self.credentials.get_frozen_credentials()
         signed = sign(
             host=urlsplit(self.endpoint_url).netloc,
             path=path,
             headers=headers,
             body=data,
-            access_key=keys.access_key,
-            secret_key=keys.secret_key,
-            token=keys.token,
+            keys=self.credentials.get_frozen_credentials(),
             region=self.region,
             service=SERVICE,
             utc=self.utc(),
