@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+from peagle_sm.cli.bench_text import render_outcome
+from peagle_sm.measure.bench import Outcome
+from peagle_sm.measure.records import Header
+from peagle_sm.measure.result_file import Results
+from tests.measure.report.making import arm, closed, point
+
+
+def test_a_token_of_a_component_costs_its_share_of_the_instance() -> None:
+    whole = replace(arm("p-eagle"), instance_type="ml.p6-b200.48xlarge", usd_per_hour=72.0)
+    part = replace(whole, component="p", gpus=1)
+    measured = replace(point(whole, closed(1), random.Random(3)), otps=100.0)
+    header = Header("r", "bench", {}, {}, stand_in_weights=False)
+    for one, usd in ((whole, "200.00"), (part, "25.00"), (replace(part, gpus=None), "-")):
+        results = Results(header, (one,), points=(measured,))
+        table = render_outcome(Outcome(Path("r.jsonl"), results, ()), stand_in=False)
+        assert table.splitlines()[1].split()[-1] == usd
