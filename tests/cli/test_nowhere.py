@@ -55,7 +55,10 @@ def test_a_spec_from_stdin() -> None:
 
 
 @pytest.mark.parametrize("words", [["list"], ["local", "status"], ["delete", "x", "--yes"]])
-def test_no_local_server_is_exit_code_4_and_says_how_to_start_one(words: list[str]) -> None:
+def test_no_local_server_is_exit_code_4_and_says_how_to_start_one(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # other tests' server may run by now
     result = run(*words, environ={"PEAGLE_SM_LOCAL": "1"})
     assert result.exit_code == 4
     assert "peagle-sm local up --detach" in result.stderr

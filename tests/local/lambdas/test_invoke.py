@@ -6,6 +6,7 @@ import base64
 import json
 import threading
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -111,13 +112,13 @@ def test_failures_are_told_as_lambda_does(deployed: Deployed, source: str, kind:
     assert says in found["errorMessage"]
 
 
-def test_a_timeout_ends_the_function_and_what_it_started(deployed: Deployed) -> None:
-    source = """
-import os, subprocess, time
-import boto3
+def test_a_timeout_ends_the_function_and_what_it_started(deployed: Deployed, tmp_path: Path) -> None:
+    told = tmp_path / "pids"
+    source = f"""
+import os, pathlib, subprocess, time
 def handler(event, context):
     child = subprocess.Popen(["sleep", "600"])
-    boto3.client("ssm").put_parameter(Name="/pids", Type="String", Value=f"{os.getpid()} {child.pid}")
+    pathlib.Path({str(told)!r}).write_text(f"{{os.getpid()}} {{child.pid}}")
     time.sleep(600)
 """
     name = deployed.function(source, Timeout=5)
@@ -125,7 +126,7 @@ def handler(event, context):
     assert answer["FunctionError"] == "Unhandled"
     assert found["errorType"] == "Sandbox.Timedout"
     assert "Task timed out after 5.00 seconds" in found["errorMessage"]
-    pids = deployed.server.client("ssm").get_parameter(Name="/pids")["Parameter"]["Value"].split()
+    pids = told.read_text().split()
     eventually(lambda: not any(_runs(int(pid)) for pid in pids))
 
 

@@ -64,8 +64,10 @@ def test_whether_an_engine_drafts_is_seen_in_its_counters() -> None:
 
 
 def session(local: LocalTarget | None = None) -> Session:
+    """Its clock stands still: however long a test takes, a load begins when its lines are written."""
     made = boto3.Session("testing", "testing", region_name="us-east-1")
-    return Session.from_boto3(made, local, clock=lambda: datetime.now(UTC))
+    now = datetime.now(UTC)
+    return Session.from_boto3(made, local, clock=lambda: now)
 
 
 @pytest.fixture
@@ -82,7 +84,7 @@ def put(place: Session, lines: list[tuple[int, str]]) -> None:
     stream = "v/i"
     client.create_log_group(logGroupName=GROUP)
     client.create_log_stream(logGroupName=GROUP, logStreamName=stream)
-    now = int(datetime.now(UTC).timestamp() * 1000)
+    now = int(place.now().timestamp() * 1000)
     events = [{"timestamp": now + after, "message": text} for after, text in lines]
     client.put_log_events(logGroupName=GROUP, logStreamName=stream, logEvents=events)
 
