@@ -13,6 +13,7 @@ from peagle_sm.measure.records import ArmRecord, Load, Mode, Record
 from peagle_sm.measure.tune.arms import label
 from peagle_sm.measure.tune.reading import Reading
 from peagle_sm.measure.tune.window import Scrape, read_scrape, reading_of
+from peagle_sm.measure.withholding import is_withheld
 from peagle_sm.measure.workloads import salted
 from peagle_sm.service import Endpoint
 
@@ -42,7 +43,7 @@ class EndpointSide:
     """An endpoint of one mode. ``runtime``: its K changes by request; else it runs the K that it has.
 
     ``arm`` is what a results file says of it; ``sink`` takes every record; ``untrusted`` collects windows in
-    which the client itself was too slow. ``rotate``: other prompts in each round, the same for every K of it.
+    which the client itself was the bottleneck. ``rotate``: other prompts in each round, the same for every K of it.
     """
 
     endpoint: Endpoint
@@ -89,7 +90,7 @@ class EndpointSide:
             scrapes=(before, after) if before is not None and after is not None else None,
         )
         # The engine's own histogram does not care how late the client was.
-        if not point.client.trusted and reading.step_source != "metrics":
+        if is_withheld(point.client) and reading.step_source != "metrics":
             self.untrusted.append(f"{arm.name} c={concurrency}: {point.client.reason}")
         return reading
 
