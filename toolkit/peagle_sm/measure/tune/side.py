@@ -43,7 +43,7 @@ class EndpointSide:
     """An endpoint of one mode. ``runtime``: its K changes by request; else it runs the K that it has.
 
     ``arm`` is what a results file says of it; ``sink`` takes every record; ``untrusted`` collects windows in
-    which the client itself was the bottleneck. ``rotate``: other prompts in each round, the same for every K of it.
+    which the client itself was the bottleneck. ``rotate``: other prompts in each round, the same for each K.
     """
 
     endpoint: Endpoint
