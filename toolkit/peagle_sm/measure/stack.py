@@ -20,6 +20,7 @@ from peagle_sm.service import leftovers as resources_of_ours
 
 Say = Callable[[str], None]
 _TELL_EVERY_S, _POLL_S, _LOG_LINES = 10.0, 0.5, 20
+_START_S = "15 to 20"
 _GONE_S = 15.0  #: how long a process may take to leave after its server said it was down
 
 
@@ -103,7 +104,8 @@ class LocalStack:
         while (status := endpoint.status()).summary.status == "Creating":
             if self._monotonic() - told > _TELL_EVERY_S:
                 told = self._monotonic()
-                self._say(f"   {endpoint.name}: Creating, {told - began:.0f} s")
+                waited = f"Creating, {told - began:.0f} s"
+                self._say(f"   {endpoint.name}: {waited}; vLLM starts, which takes {_START_S} s on quiet cores")
             time.sleep(_POLL_S)
         if status.summary.status != "InService":
             lines = [line.message for line in endpoint.logs(limit=_LOG_LINES)]
