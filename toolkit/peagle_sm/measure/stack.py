@@ -105,7 +105,7 @@ class LocalStack:
             if self._monotonic() - told > _TELL_EVERY_S:
                 told = self._monotonic()
                 waited = f"Creating, {told - began:.0f} s"
-                self._say(f"   {endpoint.name}: {waited}; vLLM starts, which takes {_START_S} s on quiet cores")
+                self._say(f"   {endpoint.name}: {waited}; vLLM starts, {_START_S} s on quiet cores")
             time.sleep(_POLL_S)
         if status.summary.status != "InService":
             lines = [line.message for line in endpoint.logs(limit=_LOG_LINES)]
