@@ -95,3 +95,17 @@ def test_the_mode_without_speculation_may_win() -> None:
     assert all(point.low is not None and point.low <= point.otps for point in record.points)
     assert record.usd == 1.5
     assert record.best_k == result.choices[1].k > 0
+
+
+def test_where_no_smaller_k_exists_none_is_said_to_be_excluded() -> None:
+    assert choose(prediction({1: 100.0, 2: 90.0}, 0.001)).reason.endswith("and there is no smaller one")
+
+
+def test_intervals_that_rest_on_an_assumed_noise_say_so() -> None:
+    once = [reading(0, step_ms=4.0), *(reading(k, step_ms=5.0) for k in (1, 3, 5))]
+    twice = once + [reading(k, step_ms=5.0, block=1) for k in (1, 3, 5)]
+    said = [
+        fit_records(conclude("p-eagle", given, 5, deployments=1), usd=None)[0].reason
+        for given in (once, twice)
+    ]
+    assert ["assumed noise (acceptance 1.0%, step 1.7%)" in reason for reason in said] == [True, False]

@@ -9,6 +9,7 @@ from peagle_sm.cli.words import STAND_IN
 
 if TYPE_CHECKING:
     from peagle_sm.measure.records import FitRecord
+    from peagle_sm.measure.tune.against import Against
     from peagle_sm.measure.tune.job import Done, Job
     from peagle_sm.measure.tune.price import Estimate
 
@@ -38,7 +39,7 @@ def render_before(job: Job, cost: Estimate, price_source: str) -> str:
 
 def render_done(done: Done) -> str:
     """The curve of each mode at each concurrency, the best mode, the sweep's verdict, and the cost."""
-    from peagle_sm.measure.tune.outcome import best_mode
+    from peagle_sm.measure.tune.outcome import best_mode, common_against_none
 
     tuned = done.tuned
     parts = []
@@ -46,7 +47,10 @@ def render_done(done: Done) -> str:
         parts.append(
             f"{record.mode}, {record.load.label}: K={record.best_k}\n{_curve(record)}\n{record.reason}"
         )
-    lines = [f"{result.mode}: one K for all: {result.common.reason}" for result in tuned.results]
+    lines = []
+    for result in tuned.results:
+        lines.append(f"{result.mode}: one K for all: {result.common.reason}")
+        lines += [f"  at c={c}: {one.words}" for c, one in common_against_none(result).items()]
     for concurrency in tuned.results[0].choices:
         mode, k, rate = best_mode(tuned.results, concurrency)
         lines.append(f"best at c={concurrency}: {mode}{f' K={k}' if k else ''}, {rate:.0f} tokens/s")
@@ -57,7 +61,8 @@ def render_done(done: Done) -> str:
             f"[{one.ratio.low:.3f}, {one.ratio.high:.3f}] of the rate of the sweep's best K={one.swept}"
         )
     parts.append("\n".join(lines))
-    notes = [f"not to be published: {line}" for line in tuned.untrusted]
+    notes = _slower(done)
+    notes += [f"not to be published: {line}" for line in tuned.untrusted]
     notes += [STAND_IN] if done.stand_in else []
     notes.append("the intervals are over windows of this deployment only")
     parts.append("\n".join(f"note: {line}" for line in notes))
@@ -65,6 +70,22 @@ def render_done(done: Done) -> str:
     if done.written:
         ending.append(f"written into {done.written}")
     return "\n\n".join([*parts, "\n".join(ending)])
+
+
+def _slower(done: Done) -> list[str]:
+    """Where the one K of a mode costs more than it brings."""
+    from peagle_sm.measure.tune.outcome import common_against_none
+
+    found = []
+    for result in done.tuned.results:
+        pays = common_against_none(result)
+        loads = ", ".join(f"c={c}" for c, one in pays.items() if one.verdict == "slower")
+        if loads:
+            found.append(
+                f"{result.mode} at K={result.common.k} is slower than no speculation at {loads}; "
+                "deploy mode none for such a load"
+            )
+    return found
 
 
 def spent(done: Done) -> str:
@@ -91,7 +112,8 @@ def _curve(record: FitRecord) -> str:
 
 def done_data(done: Done) -> dict[str, Any]:
     """For --format json."""
-    from peagle_sm.measure.tune.outcome import best_mode
+    from peagle_sm.measure.tune.against import against_none
+    from peagle_sm.measure.tune.outcome import best_mode, common_against_none
 
     tuned = done.tuned
     return {
@@ -105,6 +127,10 @@ def done_data(done: Done) -> dict[str, Any]:
                         "k": choice.k,
                         "reason": choice.reason,
                         "expected_loss": round(choice.expected_loss, 5),
+                        "against_none": _against_data(
+                            against_none(result.predictions[concurrency], choice.k)
+                        ),
+                        "common_against_none": _against_data(common_against_none(result).get(concurrency)),
                     }
                     for concurrency, choice in result.choices.items()
                 },
@@ -134,4 +160,17 @@ def done_data(done: Done) -> dict[str, Any]:
         "written": done.written,
         "stand_in_weights": done.stand_in,
         "warnings": list(tuned.untrusted),
+    }
+
+
+def _against_data(one: Against | None) -> dict[str, Any] | None:
+    """None where no baseline was measured."""
+    if one is None:
+        return None
+    figures = {"ratio": one.ratio, "low": one.low, "high": one.high}
+    return {
+        "k": one.k,
+        "verdict": one.verdict,
+        "none_otps": round(one.plain, 1),
+        **{name: round(value, 4) for name, value in figures.items()},
     }

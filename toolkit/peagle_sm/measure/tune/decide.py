@@ -26,12 +26,15 @@ class Choice:
     ratio: tuple[float, float, float]
     expected_loss: float  #: the share of the best rate given away on average, as far as is known
     open_ks: tuple[int, ...] = ()  #: smaller K that the interval does not exclude; they would cost too much
+    smaller: int = 0  #: how many smaller K were in question
 
     @property
     def reason(self) -> str:
         """Why this K, in words."""
         if self.k == self.expected_best:
             best = f"K={self.k} has the highest expected rate"
+            if not self.smaller:
+                return f"{best}, and there is no smaller one"
             if not self.open_ks:
                 return f"{best}, and every smaller K is excluded"
             named = ", ".join(map(str, self.open_ks))
@@ -63,7 +66,8 @@ def choose(prediction: Prediction, share: float = CHOICE_SHARE, loss: float = CH
             )
             loss_here = expected_loss(prediction, k)
             ratio = prediction.ratio(k, best)
-            return Choice(prediction.concurrency, k, best, ratio, loss_here, still_open)
+            smaller = sum(1 for other in prediction.ks if other < k)
+            return Choice(prediction.concurrency, k, best, ratio, loss_here, still_open, smaller)
     raise AssertionError("the best K is one of them")
 
 

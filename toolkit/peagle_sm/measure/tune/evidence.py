@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from peagle_sm.measure.records import FitRecord
-from peagle_sm.measure.tune.outcome import ModeResult
+from peagle_sm.measure.tune.outcome import ModeResult, common_against_none
 
 
 def evidence(
@@ -23,6 +23,7 @@ def evidence(
         f"K={result.common.k} for {result.mode} on {date}, {workload}, "
         f"from {result.deployments} deployment{plural} of it"
     ]
+    pays = common_against_none(result)
     for record in fits:
         point = next(point for point in record.points if point.k == result.common.k)
         lines.append(
@@ -30,6 +31,8 @@ def evidence(
             f"acceptance length {point.acceptance_length:.2f}, step {point.step_ms:.2f} ms; "
             f"best K here {record.best_k}"
         )
+        if (against := pays.get(record.load.concurrency or 0)) is not None:
+            lines.append(f"{record.load.label}: {against.words}")
     if stand_in:
         lines.append("measured on the small stand-in weights: says nothing of the real model")
     return [*lines, f"results: {file}"]

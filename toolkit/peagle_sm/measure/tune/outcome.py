@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from peagle_sm.measure.records import FitRecord, KPoint, Load, Mode
+from peagle_sm.measure.tune.against import Against, against_none
 from peagle_sm.measure.tune.decide import Choice, choose
 from peagle_sm.measure.tune.fit import Fit, Noise, fit
 from peagle_sm.measure.tune.levels import level, noise_of
@@ -88,6 +89,12 @@ def best_mode(results: Sequence[ModeResult], concurrency: int) -> tuple[Mode, in
     return mode, k, rate
 
 
+def common_against_none(result: ModeResult) -> dict[int, Against]:
+    """By concurrency, the one K for all of them against no speculation; loads without a baseline left out."""
+    found = {c: against_none(p, result.common.k) for c, p in result.predictions.items()}
+    return {c: one for c, one in found.items() if one is not None}
+
+
 def fit_records(result: ModeResult, usd: float | None) -> list[FitRecord]:
     """What a results file says of the mode, one record for each concurrency."""
     return [
@@ -96,18 +103,28 @@ def fit_records(result: ModeResult, usd: float | None) -> list[FitRecord]:
             load=Load("closed", concurrency=concurrency),
             points=tuple(_points(result, concurrency)),
             best_k=choice.k,
-            reason="; ".join(
-                [
-                    choice.reason,
-                    f"expected loss {choice.expected_loss:.1%}",
-                    _sources(result, concurrency),
-                ]
-            ),
+            reason="; ".join(_reasons(result, concurrency, choice)),
             deployments=result.deployments,
             usd=usd,
         )
         for concurrency, choice in result.choices.items()
     ]
+
+
+def _reasons(result: ModeResult, concurrency: int, choice: Choice) -> list[str]:
+    prediction, common = result.predictions[concurrency], result.common.k
+    pays = [against_none(prediction, k) for k in dict.fromkeys((choice.k, common))]
+    found = [choice.reason, *(one.words for one in pays if one is not None)]
+    found += [f"K={common} is the one K for all loads"] if common != choice.k else []
+    found += [f"expected loss {choice.expected_loss:.1%}"]
+    reads = [(r.k, r.block) for r in result.readings if r.concurrency == concurrency]
+    if len({k for k, _ in reads}) == len(reads):
+        noise = result.noise
+        found.append(
+            "nothing was measured twice, so the intervals rest on an assumed noise "
+            f"(acceptance {noise.acceptance:.1%}, step {noise.step:.1%})"
+        )
+    return [*found, _sources(result, concurrency)]
 
 
 def _points(result: ModeResult, concurrency: int) -> list[KPoint]:
