@@ -121,6 +121,13 @@ def test_a_check_that_does_not_exist_is_refused_before_anything_is_asked(prompts
     assert "found speed; allowed: greedy, sampled" in done.stderr
 
 
+def test_the_notice_counts_only_what_the_chosen_checks_ask(prompts: Path) -> None:
+    _, _, one = verify(prompts, "", "--checks", "greedy", "--prompts", "4")
+    assert "about 128 output tokens" in one  # 4 prompts of 32 tokens
+    _, _, two = verify(prompts, "", "--checks", "streaming", "--prompts", "4")
+    assert "about 256 output tokens" in two  # the greedy answers come in any case
+
+
 def test_a_file_that_is_there_is_not_written_over(prompts: Path) -> None:
     with serving() as (url, engine):
         done = run("verify", url, "--baseline", url, "--workload", prompts, "--out", prompts)

@@ -90,7 +90,7 @@ def verify(
     setup.demand_plain(plain.described)
     mine = setup.open_side(session, endpoint, component)
     head = setup.header(mine.described, plain.described, source, options, wanted)
-    _announce(state, mine, plain, setup.tokens_asked(options, len(bodies)))
+    _announce(state, mine, plain, setup.tokens_asked(options, len(bodies), wanted))
     records: list[CheckRecord] = []
     with ExitStack() as closing:
         keep = closing.enter_context(ResultWriter(out)).append if out is not None else _forget
@@ -142,7 +142,11 @@ def _announce(state: State, mine: Side, plain: Side, tokens: int) -> None:
     price = (
         f"{sum(rate for rate in rates if rate is not None):,.2f} USD/hour" if None not in rates else usd(None)
     )
-    note(state, f"about {tokens:,} output tokens from the endpoint and twice that from the baseline, at most")
+    note(
+        state,
+        f"about {tokens:,} output tokens from the endpoint and twice that from the baseline, at most; "
+        "the greedy answers among them are asked for in any case: the other checks build on them",
+    )
     note(state, f"both bill {price} together, verified or not; nothing is deployed or deleted")
     if mine.described.arm.mode == "none":
         note(state, "the endpoint runs without speculation too: this compares the target with itself")

@@ -20,7 +20,8 @@ from peagle_sm.measure.verify.streaming import StreamCase
 
 _CONTEXT = re.compile(r"(?:max_model_len=|maximum context length is )(\d+)")
 _SHARES = (0.25, 0.5, 0.9)  #: of the context; and once more up to its last token
-_ROOM = 32  #: tokens asked for after a long prompt
+LONG_PROMPTS = len(_SHARES) + 1
+LONG_ANSWER = 32  #: tokens asked for after a long prompt
 
 
 @dataclass(frozen=True)
@@ -137,8 +138,8 @@ def probe_long_context(lab: Lab, greedy: Greedy, context: int) -> list[LongCase]
     """Prompts of growing length, made of the workload's own prompts and answers, the last up to the edge."""
     longest = min(context, lab.options.longest_tokens)
     usual = max(len(prompt.ids) for prompt in greedy.prompts) + lab.options.max_tokens
-    lengths = [int(share * longest) for share in _SHARES] + [longest - _ROOM // 2]
-    lengths = [length for length in lengths if usual < length <= longest - _ROOM // 2]
+    lengths = [int(share * longest) for share in _SHARES] + [longest - LONG_ANSWER // 2]
+    lengths = [length for length in lengths if usual < length <= longest - LONG_ANSWER // 2]
     pool = [
         t for p, c in zip(greedy.prompts, greedy.cases, strict=True) for t in (*p.ids, *c.first.answer.ids)
     ]
@@ -147,7 +148,7 @@ def probe_long_context(lab: Lab, greedy: Greedy, context: int) -> list[LongCase]
     cases = []
     for length in lengths:  # one at a time, shortest first: each is the beginning of the next
         prompt = Prompt(f"long/{length}", tuple(text[:length]))
-        asked = min(_ROOM, longest - length)
+        asked = min(LONG_ANSWER, longest - length)
         body = greedy_body(prompt, asked)
         (own,) = lab.ask("baseline", [{**body, **WITH_LOGPROBS}], 1)
         (mine,) = lab.ask("candidate", [body], 1)

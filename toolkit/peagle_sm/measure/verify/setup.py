@@ -13,6 +13,7 @@ from peagle_sm.measure.provenance import origin
 from peagle_sm.measure.records import Header
 from peagle_sm.measure.verify.engines import EndpointEngine, Engine, UrlEngine
 from peagle_sm.measure.verify.lab import Options
+from peagle_sm.measure.verify.probes import LONG_ANSWER, LONG_PROMPTS
 from peagle_sm.measure.workloads import Workload, load_workload
 
 QUICK = Options(
@@ -104,9 +105,21 @@ def header(
     )
 
 
-def tokens_asked(options: Options, prompts: int) -> int:
-    """About how many output tokens the endpoint is asked for, at most: for a notice before the start."""
-    greedy = prompts * options.max_tokens
-    features = (1 + 2 + 1) * options.features * options.max_tokens
-    structured = 4 * options.structured * options.structured_tokens
-    return greedy + options.samples * options.sample_tokens + features + structured
+def tokens_asked(options: Options, prompts: int, checks: Sequence[str]) -> int:
+    """About how many output tokens ``checks`` ask of the endpoint, at most: for a notice before the start.
+
+    The greedy answers are among them in any case: the other checks build on them.
+    """
+    features = min(options.features, prompts) * options.max_tokens
+    structured = options.structured * options.structured_tokens
+    each = {
+        "sampled": options.samples * options.sample_tokens,
+        "logprobs": features,
+        "stop-strings": 2 * features,  # whole and streamed, as the structured ones
+        "seeds": 3 * min(options.seeds, prompts) * options.feature_tokens,
+        "streaming": features,
+        "json-schema": 2 * structured,
+        "tool-calls": 2 * structured,
+        "long-context": LONG_PROMPTS * LONG_ANSWER,
+    }
+    return prompts * options.max_tokens + sum(each.get(check, 0) for check in checks)
