@@ -35,6 +35,9 @@ def test_a_tuning_deploys_measures_writes_and_leaves_nothing(peagle: Run, spec: 
     assert {arm.name for arm in results.arms} == {"none", "p-eagle K=1", "p-eagle K=2"}
     assert load_spec(path).speculation.num_speculative_tokens == record.best_k
     assert "# tuned: K=" in Path(path).read_text()
+    for told in (result.stdout, record.reason, Path(path).read_text()):
+        assert "no speculation: " in told
+    assert "of an earlier run" not in result.stderr
     assert "no endpoints" in peagle("list").stdout + peagle("list").stderr
 
 
@@ -53,6 +56,10 @@ def test_arms_stand_side_by_side_as_components_and_go(peagle: Run, spec: Callabl
     assert result.exit_code == 0, result.stderr
     told = json.loads(result.stdout)
     assert told["modes"][0]["deployments"] == 2
+    for told_of in ("against_none", "common_against_none"):
+        against = told["modes"][0]["by_concurrency"]["1"][told_of]
+        assert against["low"] <= against["ratio"] <= against["high"]
+        assert against["verdict"] in ("faster", "slower", "not told apart")
     results = read(Path("r.jsonl"))
     assert {arm.component for arm in results.arms} == {
         "tune-demo-none",
@@ -78,6 +85,7 @@ def test_a_dry_run_prints_the_requests_and_does_nothing(peagle: Run, spec: Calla
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        (("--rounds", "1"), "2<=x<=50"),
         (("--modes", "none"), "--modes: found 'none'"),
         (("--by", "deployments", "--sweep", "3"), "--sweep: found with one deployment for each K"),
         (("--sweep", "1"), "--sweep: found 1"),

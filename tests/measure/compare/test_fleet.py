@@ -49,6 +49,19 @@ def test_all_come_up_together_and_nothing_is_left() -> None:
     assert aws.clock.seconds < 2 * aws.create_s + 3 * aws.delete_s, "they were created one after the other"
 
 
+def test_what_it_asked_for_itself_is_not_said_to_be_of_an_earlier_run() -> None:
+    aws, told = FakeAws(), list[str]()
+    specs = {key: make_spec(f"cmp-{key}") for key in KEYS}
+    with Fleet(
+        specs, session_of(aws), pacing=pacing_of(aws), progress=lambda event: told.append(event.message)
+    ):
+        pass
+    assert not [message for message in told if "earlier run" in message or "already" in message]
+    for key in KEYS:
+        assert told.count(f"endpoint cmp-{key} is in service") == 1
+        assert told.count(f"endpoint cmp-{key} created") == 1
+
+
 @pytest.mark.parametrize(
     "error", [KeyboardInterrupt(), ZeroDivisionError(), EndpointFailed("died")], ids=repr
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -18,7 +19,7 @@ from peagle_sm.core.errors import (
 from peagle_sm.core.spec import EndpointSpec
 from peagle_sm.service import Endpoint, Pacing, delete, deploy
 from peagle_sm.service.belongings import belongings_of
-from peagle_sm.service.events import Progress
+from peagle_sm.service.events import Event, Progress
 from peagle_sm.service.handover import leave_to_the_schedule
 from peagle_sm.service.teardown import billable_left
 
@@ -85,7 +86,7 @@ class Fleet:
             session=self._session,
             wait=wait,
             unguarded=self._unguarded,
-            progress=self._progress,
+            progress=_own(self._progress, spec.name) if wait and self._progress else self._progress,
             pacing=self._pacing,
         )
 
@@ -137,6 +138,19 @@ class Fleet:
                 if attempt == ATTEMPTS:
                     raise billable_left(self._session, name, error.message) from error
                 self._pacing.sleep(self._pacing.poll_s)
+
+
+def _own(progress: Progress, name: str) -> Progress:
+    """A deploy that finds an endpoint takes it for an earlier run's: here it is this fleet's own."""
+
+    def say(event: Event) -> None:
+        if event.phase == "endpoint" and event.resource is None:  # found, not created
+            event = replace(event, message=f"endpoint {name}: asked for above, now waited for")
+        elif event.phase == "ready":
+            event = replace(event, message=f"endpoint {name} is in service")
+        progress(event)
+
+    return say
 
 
 def _hurried(error: BaseException | None) -> bool:
