@@ -7,7 +7,7 @@ import pytest
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec import EndpointSpec
 from peagle_sm.measure.tune.arms import arm_spec, label, parse_label, parse_modes
-from peagle_sm.measure.tune.price import Bill, estimate
+from peagle_sm.measure.tune.price import Bill, Estimate, estimate
 
 
 def base(**more: object) -> EndpointSpec:
@@ -107,6 +107,10 @@ def test_a_sweep_has_every_k_in_each_round() -> None:
 def test_an_unknown_price_is_no_zero() -> None:
     assert "nobody can say" in str(price(usd_per_hour=None).words())  # type: ignore[attr-defined]
     assert "nothing is billed" in str(price(usd_per_hour=0.0, local=True).words())  # type: ignore[attr-defined]
+
+
+def test_no_tuning_takes_no_time_at_all() -> None:
+    assert "about 1 min;" in Estimate(1, 2, 0.4, 0.0, 0.0, 0.0).words()
 
 
 def test_the_bill_adds_up() -> None:
