@@ -26,7 +26,8 @@ class Estimate:
     def words(self) -> str:
         """One sentence."""
         plural = "" if self.deployments == 1 else "s"
-        what = f"{self.deployments} deployment{plural}, {self.windows} windows, about {max(1.0, self.minutes):.0f} min"
+        minutes = max(1.0, self.minutes)
+        what = f"{self.deployments} deployment{plural}, {self.windows} windows, about {minutes:.0f} min"
         if self.usd is None:
             return f"{what}; no price is known, so nobody can say what it costs"
         if self.usd == 0:
