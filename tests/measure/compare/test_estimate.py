@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from peagle_sm.cli.compare_text import render_estimate
 from peagle_sm.core.plan import make_plan
 from peagle_sm.core.records import Context, Plan
 from peagle_sm.measure.compare.contest import Setup
@@ -49,3 +50,11 @@ def test_an_unknown_price_stays_unknown(plan: Plan) -> None:
     found = estimate([plan, nameless], Setup(ITEMS, (ALONE,)), arms=2, deployments=1)
     assert (found.usd_per_hour, found.usd, found.most_usd) == (None, None, None)
     assert found.price_sources == (plan.price_source, "no price known")
+
+
+@pytest.mark.parametrize(
+    ("minutes", "said"), [(0.4, "about 1 minute,"), (1.2, "about 1 minute,"), (2.0, "about 2 minutes,")]
+)
+def test_one_minute_is_no_minutes(plan: Plan, minutes: float, said: str) -> None:
+    found = estimate([plan], Setup(ITEMS, (ALONE,)), arms=2, deployments=1)
+    assert said in render_estimate([plan], replace(found, minutes=minutes))

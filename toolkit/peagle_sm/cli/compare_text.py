@@ -33,10 +33,12 @@ def render_estimate(plans: Sequence[Plan], found: Estimate) -> str:
         for plan in plans
     ]
     times = "" if found.deployments == 1 else f", {found.deployments} times after each other"
+    minutes = max(1, round(found.minutes))
+    about = f"about {minutes} minute{'' if minutes == 1 else 's'}"
     fields = [
         ("deploys", f"all of these together{times}; each is deleted after it was measured"),
         ("price", usd(found.usd_per_hour, "hour") + " while they are up"),
-        ("likely", f"about {found.minutes:.0f} minutes, {usd(found.usd)}"),
+        ("likely", f"{about}, {usd(found.usd)}"),
         ("at most", f"{usd(found.most_usd)}, if all of them lived to the end of their lifetime limits"),
         ("price from", "\n".join(found.price_sources)),
     ]
