@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 NO_DIFFERENCE = "no difference shown"
 WITHHELD = "withheld"
 FINE = 1.02  #: the difference that "about so many" is told for
+CONTROL_WITHIN = 0.10  #: so far from 1 an arm's interval beside itself may reach for "as it should be"
 _RATIOS = ("load", "ratio of tokens/s", "x", "interval", "acceptance x", "step time x", "verdict")
 _ARMS = ("load", "arm", "mode", "K", "prompts", "failed", "tokens/s", "acceptance", "TTFT ms", "TPOT ms")
 
@@ -144,10 +145,19 @@ def _factor(factor: Interval | None) -> str:
     return "-" if factor is None else f"{factor.value:.3f} [{factor.low:.3f}, {factor.high:.3f}]"
 
 
+def _control_verdict(one: ComparisonRecord) -> str:
+    """A wide interval holds 1 whether or not the comparison can be trusted, so it is no all-clear."""
+    if one.ratio.shown:
+        return "differs from 1: see the note"
+    if one.ratio.low >= 1 - CONTROL_WITHIN and one.ratio.high <= 1 + CONTROL_WITHIN:
+        return "1, as it should be"
+    return f"no difference shown (too few {one.over} to tell)"
+
+
 def verdict(one: ComparisonRecord) -> str:
     """What the interval says, in words; for an arm beside itself, whether the comparison can be trusted."""
     if one.control:
-        return "differs from 1: see the note" if one.ratio.shown else "1, as it should be"
+        return _control_verdict(one)
     if one.ratio.shown:
         return f"{one.faster if one.ratio.value > 1 else one.slower} is faster"
     half = math.log(one.ratio.high / one.ratio.low) / 2

@@ -20,9 +20,10 @@ class Watch:
         self.begin(Load("closed", concurrency=1), 0)
 
     def begin(self, load: Load, total: int) -> None:
-        """Another load, or the same in another deployment, of ``total`` measured prompts."""
+        """Another load, or the same in another deployment, of ``total`` measured prompts of all arms."""
         self._load, self._total = load, total
         self._done = self._failed = 0
+        self._turns = False
         self._tokens: dict[str, int] = defaultdict(int)
         self._seconds: dict[str, float] = defaultdict(float)
 
@@ -38,6 +39,7 @@ class Watch:
         """A request has ended."""
         if record.phase == "measured" and not record.prompt_id.endswith("#warm-up"):
             self._done += record.turn == 0
+            self._turns |= record.turn > 0
             self._failed += record.error is not None
             self._tokens[record.arm] += record.output_tokens or 0
             self._seconds[record.arm] += record.done_s - record.sent_s
@@ -46,12 +48,14 @@ class Watch:
             self._progress(Event("waiting", self.line(), self._load.label, self._told_s, self._spending.usd))
 
     def line(self) -> str:
-        """``c=1: 57 of 492 prompts; tokens/s a request: none 92, p-eagle 131``."""
+        """``c=1: 57 of 492 requests; tokens/s a request: none 92, p-eagle 131``."""
         rates = [
             f"{arm} {tokens / self._seconds[arm]:,.0f}"
             for arm, tokens in self._tokens.items()
             if self._seconds[arm] > 0
         ]
-        told = f"{self._load.label}: {self._done} of {self._total} prompts"
+        # Each prompt goes to every arm; of a conversation, each with an arm counts once.
+        what = "conversations" if self._turns else "requests"
+        told = f"{self._load.label}: {self._done} of {self._total} {what}"
         told += f"; tokens/s a request: {', '.join(rates)}" if rates else ""
         return told + (f"; {self._failed} failed" if self._failed else "")
