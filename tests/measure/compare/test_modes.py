@@ -2,9 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from peagle_sm.core.errors import SpecError
+from peagle_sm.core.errors import PlanRefused, SpecError
 from peagle_sm.core.spec import EndpointSpec
-from peagle_sm.measure.compare.modes import name_of, parse_ks, parse_modes, spec_of, specs_of
+from peagle_sm.measure.compare.modes import (
+    in_terms_of_the_options,
+    name_of,
+    parse_ks,
+    parse_modes,
+    spec_of,
+    specs_of,
+)
 
 
 def tiny(**more: object) -> EndpointSpec:
@@ -88,3 +95,12 @@ def test_names() -> None:
     assert name_of("fast-p-eagle", "p-eagle", 3) == "cmp-fast-p-eagle-3"
     with pytest.raises(SpecError, match="63"):
         spec_of(tiny(name="x" * 60), "none")
+
+
+@pytest.mark.parametrize(
+    ("check", "step"), [("trained-depth", "Lower --k p-eagle=K."), ("memory", "Change the spec.")]
+)
+def test_a_k_that_is_too_large_is_lowered_where_it_was_given(check: str, step: str) -> None:
+    refused = PlanRefused("no", next_step="Change the spec.", details={"findings": [{"check": check}]})
+    told = in_terms_of_the_options(refused, "p-eagle")
+    assert (told.message, told.next_step) == ("mode p-eagle: no", step)

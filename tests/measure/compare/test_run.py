@@ -103,7 +103,7 @@ def test_a_comparison_in_one_deployment(tmp_path: Path) -> None:
     assert outcome.notes[0] == "mind this"
     assert any("this deployment only" in note for note in outcome.notes)
     assert game.events[-1].phase == "done"
-    assert "72 of 72 prompts; tokens/s a request: none " in game.events[-1].message
+    assert "72 of 72 requests; tokens/s a request: none " in game.events[-1].message
     assert game.closed == [0]
 
 
@@ -133,6 +133,15 @@ def test_ctrl_c_says_what_was_saved(tmp_path: Path) -> None:
     assert game.closed == [0], "its endpoints are deleted before anything else"
 
 
+def test_ctrl_c_in_a_deployment_says_what_became_of_it_and_of_the_figures(tmp_path: Path) -> None:
+    game = Play(tmp_path)
+    deleted = Interrupted("Interrupted; deleted: cmp-none", details={"deleted": ["cmp-none"]})
+    with pytest.raises(Interrupted, match=r"^Interrupted; deleted: cmp-none; saved in .*: 2 comp") as caught:
+        game.compare(game.deployment(0), game.deployment(1, deleted))
+    assert caught.value.next_step == f"peagle-sm report {game.path}"
+    assert caught.value.details == {"deleted": ["cmp-none"], "file": str(game.path)}
+
+
 def test_a_dead_endpoint_is_told_with_how_it_looks_and_what_was_saved(tmp_path: Path) -> None:
     game = Play(tmp_path, dies_after={"p-eagle": 12})
     with pytest.raises(ServiceFault) as caught:
@@ -157,6 +166,7 @@ def test_a_second_deployment_that_fails_keeps_the_first(tmp_path: Path) -> None:
         (EndpointFailed("no"), "no"),
         (BillableLeft("left"), "left"),
         (KeyboardInterrupt(), "nothing was measured"),
+        (Interrupted("Interrupted; deleted: a."), "^Interrupted; deleted: a; nothing was measured.$"),
     ],
     ids=repr,
 )

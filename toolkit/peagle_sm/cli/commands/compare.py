@@ -214,12 +214,17 @@ def _show_price(
 ) -> None:
     from peagle_sm.cli.commands.plan import refuse_if_needed
     from peagle_sm.cli.compare_text import estimate_data, render_estimate
+    from peagle_sm.core.errors import PlanRefused
     from peagle_sm.measure.compare.estimate import estimate
+    from peagle_sm.measure.compare.modes import in_terms_of_the_options
     from peagle_sm.service import plan_for
 
     plans = [plan_for(spec, session) for spec in specs[0].values()]
-    for made in plans:
-        refuse_if_needed(made)
+    for mode, made in zip(specs[0], plans, strict=True):
+        try:
+            refuse_if_needed(made)
+        except PlanRefused as error:
+            raise in_terms_of_the_options(error, mode) from error
     arms = len(plans) + bool(options["control"])
     found = estimate(plans, setup, arms=arms, deployments=len(specs))
     if state.format == "json":

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from peagle_sm.core.catalog import Catalog, load_catalog
-from peagle_sm.core.errors import SpecError
+from peagle_sm.core.errors import PlanRefused, SpecError
 from peagle_sm.core.spec import MODES, EndpointSpec
 from peagle_sm.core.spec import Mode as SpecMode
 
@@ -99,6 +99,13 @@ def spec_of(
         fields.pop(resizing, None)
     fields["lifecycle"] = {**fields.get("lifecycle", {}), "idle": "turn-off"}
     return EndpointSpec(**fields)
+
+
+def in_terms_of_the_options(error: PlanRefused, mode: str) -> PlanRefused:
+    """The refusal of one mode's plan; where its K is too large, the next step names --k, not the spec."""
+    checks = {finding["check"] for finding in error.details["findings"]}
+    step = f"Lower --k {mode}=K." if checks == {"trained-depth"} else error.next_step
+    return PlanRefused(f"mode {mode}: {error.message}", next_step=step, details=error.details)
 
 
 def name_of(base: str, mode: str, deployment: int) -> str:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
 from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import Interrupted
 from peagle_sm.core.spec import EndpointSpec
 from peagle_sm.core.spec import Mode as SpecMode
 from peagle_sm.measure.compare.arms import Named, called, describe
@@ -54,10 +55,28 @@ def _deployed(
     pacing: Pacing | None,
 ) -> Iterator[Sequence[Described]]:
     named = {str(mode): spec for mode, spec in specs.items()}
-    with Fleet(named, session, unguarded=unguarded, progress=progress, pacing=pacing):
-        arms = []
-        for mode, spec in specs.items():
-            found = demand_mode(describe_endpoint(session, spec.name), mode)
-            one = called(found, mode, number)
-            arms.append(replace(one, arm=replace(one.arm, deployment=str(number))))
-        yield arms
+    fleet = Fleet(named, session, unguarded=unguarded, progress=progress, pacing=pacing)
+    try:
+        with fleet:
+            arms = []
+            for mode, spec in specs.items():
+                found = demand_mode(describe_endpoint(session, spec.name), mode)
+                one = called(found, mode, number)
+                arms.append(replace(one, arm=replace(one.arm, deployment=str(number))))
+            yield arms
+    except (KeyboardInterrupt, Interrupted) as error:
+        # Had one of them not been proven gone, the fleet would have raised BillableLeft.
+        raise _all_gone(error, [named[mode].name for mode in fleet.endpoints]) from error
+
+
+def _all_gone(error: BaseException, names: Sequence[str]) -> BaseException:
+    """The interruption, with the endpoints that were made and are not there any more."""
+    if not names:
+        return error
+    said = error.message.rstrip(".") if isinstance(error, Interrupted) else "Interrupted"
+    details = error.details if isinstance(error, Interrupted) else {}
+    return Interrupted(
+        f"{said}; deleted, with nothing left that is billed: {', '.join(names)}",
+        next_step=error.next_step if isinstance(error, Interrupted) else None,
+        details={**details, "deleted": [*details.get("deleted", []), *names]},
+    )

@@ -213,11 +213,17 @@ def _told(ended: BaseException, run: _Run, path: Path) -> BaseException:
     if not run.begun:
         if isinstance(ended, KeyboardInterrupt):
             return Interrupted("Interrupted: nothing was measured.")
+        if isinstance(ended, Interrupted):
+            ended.message = f"{ended.message.rstrip('.')}; nothing was measured."
         return ended
     saved = f"saved in {path}: {run.comparisons} comparisons of what was whole"
     report = f"peagle-sm report {path}"
     if isinstance(ended, KeyboardInterrupt):
         return Interrupted(f"Interrupted; {saved}", next_step=report, details={"file": str(path)})
+    if isinstance(ended, Interrupted):  # by the deployments, which say what became of them
+        step = "; ".join(each for each in (ended.next_step, report) if each)
+        details = {**ended.details, "file": str(path)}
+        return Interrupted(f"{ended.message}; {saved}", next_step=step, details=details)
     if isinstance(ended, LoadStopped):
         why = run.look(ended.message)
         return ServiceFault(
