@@ -25,7 +25,10 @@ _KIND_OF = {record_type: kind for kind, record_type in KINDS.items()}
 
 @dataclass(frozen=True)
 class Results:
-    """What a file holds, in the file's order; ``warnings`` say what had to be left out."""
+    """What a file holds, in the file's order; ``warnings`` say what had to be left out.
+
+    ``source`` is the file's name where a reader of several wants to tell them apart.
+    """
 
     header: records.Header
     arms: tuple[records.ArmRecord, ...] = ()
@@ -35,6 +38,7 @@ class Results:
     fits: tuple[records.FitRecord, ...] = ()
     checks: tuple[records.CheckRecord, ...] = ()
     warnings: tuple[str, ...] = ()
+    source: str | None = None
 
 
 def to_line(record: Record) -> str:
@@ -93,6 +97,8 @@ def _read(path: Path) -> tuple[Results, int]:
     whole, cut = _split(content)
     found = list(_records(path, whole))
     if not found:
+        if not cut.startswith(b'{"kind"'):
+            raise _no_results(path)
         raise SpecError(f"{path} holds no whole line", next_step="run the measurement again")
     _demand_header(path, found[0])
     warnings: tuple[str, ...] = ()
@@ -123,10 +129,27 @@ def _records(path: Path, lines: Iterable[bytes]) -> Iterator[Record]:
         try:
             yield from_line(line)
         except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are such
+            if number == 1 and not _has_kind(line):
+                raise _no_results(path) from error
             raise SpecError(
                 f"{path}, line {number}: {error}",
                 next_step="remove that line if the file was edited by hand; else run the measurement again",
             ) from error
+
+
+def _has_kind(line: bytes) -> bool:
+    try:
+        first = json.loads(line)
+    except ValueError:
+        return line.startswith(b'{"kind"')  # one that was edited or damaged
+    return isinstance(first, dict) and "kind" in first
+
+
+def _no_results(path: Path) -> SpecError:
+    return SpecError(
+        f"{path} is not a results file: it does not begin as one",
+        next_step="name a file that bench, compare, tune or verify wrote (results/….jsonl)",
+    )
 
 
 def _demand_schema(path: Path, line: bytes) -> None:
