@@ -11,8 +11,8 @@ import pytest
 from peagle_sm.core.errors import Interrupted, ServiceFault, SpecError
 from peagle_sm.measure.bench import Outcome, bench
 from peagle_sm.measure.bench_plan import BenchPlan, loads_of
-from peagle_sm.measure.records import Acceptance, ClientHealth, Mode
-from peagle_sm.measure.result_file import read
+from peagle_sm.measure.records import Acceptance, ClientHealth, Header, Mode
+from peagle_sm.measure.result_file import read, to_line
 from tests.measure.bench.making import TARGET, FakeClient, World, described, workload
 
 PLAN = BenchPlan(loads_of([1, 2], []))
@@ -105,6 +105,19 @@ def test_another_configuration_is_not_resumed(tmp_path: Path) -> None:
         run(path, World(), BenchPlan(loads_of([1, 2, 4], [])), resume=True)
     with pytest.raises(SpecError, match="exists already"):
         run(path, World())
+
+
+def test_a_file_of_another_command_is_not_resumed(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    header = Header("c1", "compare", {}, {}, stand_in_weights=False)
+    path.write_text(to_line(header) + "\n")
+    world = World()
+    with pytest.raises(
+        SpecError, match="is a compare file, and bench goes on with files of its own"
+    ) as raised:
+        run(path, world, resume=True)
+    assert f"peagle-sm report {path}" in (raised.value.next_step or "")
+    assert world.client.sent == []
 
 
 def test_an_endpoint_that_dies_is_told_with_its_reason_and_what_was_saved(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from peagle_sm.core.errors import Interrupted, ServiceFault
+from peagle_sm.core.errors import Interrupted, ServiceFault, SpecError
 from peagle_sm.measure import acceptance
 from peagle_sm.measure.bench_counters import EngineSource
 from peagle_sm.measure.bench_notes import errors_in_words, notes_of
@@ -106,6 +106,8 @@ def bench(
     """
     check_plan(plan, workload)
     config = config_of(plan, workload, described.arm)
+    if resume:
+        _demand_own(path)
     writer = ResultWriter.resume(path, config, keep=of_finished_loads(path)) if resume else None
     salt = around.token()
     if writer is None or len(_points(writer)) < len(plan.loads):
@@ -244,6 +246,17 @@ def _is_known(arm: ArmRecord, found: Results | None) -> bool:
     return found is not None and any(
         arm in (one, replace(one, num_speculative_tokens=None)) for one in found.arms
     )
+
+
+def _demand_own(path: Path) -> None:
+    """Refuse to go on with what another command wrote."""
+    command = read(path).header.command
+    if command != "bench":
+        raise SpecError(
+            f"{path} is a {command} file, and bench goes on with files of its own",
+            next_step=f"peagle-sm report {path} shows it; for bench leave --resume out, or give a bench file",
+            details={"command": command},
+        )
 
 
 def _learnt(arm: ArmRecord, evidence: Evidence) -> ArmRecord:

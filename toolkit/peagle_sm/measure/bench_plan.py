@@ -75,14 +75,14 @@ def check_plan(plan: BenchPlan, workload: Workload) -> None:
     most = max((load.concurrency or 0 for load in plan.loads), default=0)
     if most > prompts:
         raise SpecError(
-            f"concurrency {most} with {prompts} prompts: a prompt is never sent twice in a run, so so many"
+            f"concurrency {most} with {prompts} prompts: a prompt is never sent twice at one load, so so many"
             " are never in flight",
             next_step=f"use --concurrency up to {prompts}, a larger workload, or --repeat",
             details={"found": most, "allowed": prompts},
         )
     if plan.requests is not None and plan.requests > prompts:
         raise SpecError(
-            f"{plan.requests} requests with {prompts} prompts: a prompt is never sent twice in a run",
+            f"{plan.requests} requests with {prompts} prompts: a prompt is never sent twice at one load",
             next_step=f"use --requests up to {prompts}, a larger workload, or --repeat",
             details={"found": plan.requests, "allowed": prompts},
         )

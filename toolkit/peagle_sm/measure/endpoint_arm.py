@@ -140,7 +140,7 @@ def demand_mode(described: Described, expected: Mode) -> Described:
         raise SpecError(
             f"endpoint {arm.name!r} runs mode {arm.mode}; expected was {expected}",
             next_step="measure another endpoint, or deploy one in that mode (speculation.mode in its spec)",
-            details={"found": arm.mode, "expected": expected},
+            details={"mode": arm.mode, "expected": expected},
         )
     return described
 

@@ -85,9 +85,9 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
 
     ENDPOINT is an endpoint's name, or the http(s) address of a bare vLLM. Every request is written to the
     results file (JSON lines) as it ends, so that Ctrl-C keeps what is there. Warm-up and drain are left out
-    of the figures, answers end where the model ends them, and no prompt is sent twice unless --repeat says
-    so. Figures are withheld where this client was the bottleneck; where that is so at every load, the exit
-    code is 1.
+    of the figures, answers end where the model ends them, and no prompt is sent twice at one load unless
+    --repeat says so. Figures are withheld where this client was the bottleneck; where that is so at every
+    load, the exit code is 1.
     """
     need_measure_extra()
     outcome, stand_in = _run(state, endpoint, options)
