@@ -38,7 +38,7 @@ def test_a_bare_server_is_measured_and_the_run_resumed(vllm: Running, tmp_path: 
     options = (vllm.url, *SMALL, "--concurrency", "1,3", "--expect-mode", "p-eagle", "--ttft-ms", "500")
     first = bench(*options, "--out", path, "--usd-per-hour", "1.5")
     assert first.exit_code in (0, 1), first.stderr
-    assert "humaneval: 6 prompts; licence: MIT" in first.stderr
+    assert "HumanEval: 6 prompts; licence: MIT" in first.stderr
     assert "1.50 USD/hour" in first.stderr
     assert f"results: {path}" in first.stdout
     results = read(path)

@@ -124,7 +124,7 @@ def load_workload(
 
 def _source(name: str, seed: int, count: int | None, file: Path | None, fetch: Fetch, cache: Path) -> Source:
     kind, _, rest = name.partition(":")
-    if name == human_eval.NAME:
+    if name in (human_eval.NAME, human_eval.TITLE):
         return human_eval.read_human_eval(file)
     if name == mt_bench.NAME:
         return mt_bench.read_mt_bench(file, fetch=fetch, cache=cache)
