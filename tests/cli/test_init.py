@@ -35,9 +35,21 @@ def test_each_model_and_mode_gives_a_valid_spec_with_the_catalogues_figures(
 
 def test_what_it_prints_and_writes(in_empty_folder: Path) -> None:
     result = run("init", "tiny-code")
-    assert result.stdout == "wrote peagle.yaml and peagle.schema.json\nnext:  peagle-sm plan peagle.yaml\n"
+    wrote = "wrote peagle.yaml and peagle.schema.json\nnext:  peagle-sm plan peagle.yaml --local\n"
+    assert result.stdout == wrote, "the stand-in model is tried on this machine"
     assert Path("peagle.yaml").read_text().startswith("# yaml-language-server: $schema=peagle.schema.json\n")
     assert json.loads(Path("peagle.schema.json").read_text()) == json_schema()
+
+
+@pytest.mark.parametrize(
+    ("options", "flags"),
+    [((), ""), (("--local",), " --local"), (("--region", "eu-west-1"), " --region eu-west-1")],
+)
+def test_the_next_step_goes_where_this_one_went(
+    in_empty_folder: Path, options: tuple[str, ...], flags: str
+) -> None:
+    result = run("init", "gpt-oss-20b", *options)
+    assert result.stdout.endswith(f"next:  peagle-sm plan peagle.yaml{flags}\n")
 
 
 @pytest.mark.parametrize(

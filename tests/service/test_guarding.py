@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session import LocalTarget, Session
 from peagle_sm.core.errors import GuardMissing, PlanRefused
 from peagle_sm.core.spec import EndpointSpec
 from peagle_sm.service import Pacing, deploy, plan_for
+from peagle_sm.service.guarding import require_guard
 from tests.service.fakes import FakeAws
 from tests.service.setting import make_spec
 
@@ -28,6 +29,15 @@ def test_without_a_guard_that_works_a_deploy_refuses_before_anything_is_made(
         "Install it once, for cents a month: `peagle-sm guard install --region us-east-1`."
     )
     assert (caught.value.exit_code, aws.everything()) == (11, [])
+
+
+def test_on_the_local_sagemaker_a_guard_costs_nothing(aws: FakeAws) -> None:
+    aws.stacks = {}
+    local = Session.from_boto3(aws, LocalTarget("http://127.0.0.1:7070"), clock=aws.clock.now)
+    with pytest.raises(GuardMissing) as caught:
+        require_guard(local)
+    wanted = "Install it once: `peagle-sm guard install --local-port 7070`."
+    assert (caught.value.next_step or "").startswith(wanted)
 
 
 def test_unguarded_the_lifetime_limit_is_armed_all_the_same(

@@ -14,6 +14,7 @@ from peagle_sm.core import guard_names as names
 from peagle_sm.core.errors import NotFound, ServiceFault
 from peagle_sm.service.events import Pacing
 from peagle_sm.service.guard_files import GuardFiles, shipped
+from peagle_sm.service.guarding import install_step
 from peagle_sm.service.inventory import plain
 
 SWEEP_TOPIC = "NoticesTopicArn"
@@ -86,7 +87,7 @@ def not_installed(session: Session) -> NotFound:
     """Return the error that says so."""
     return NotFound(
         f"No guard is installed in {session.region}.",
-        next_step=f"Install it once, for cents a month: `peagle-sm guard install{session.command_flags()}`.",
+        next_step=install_step(session),
     )
 
 

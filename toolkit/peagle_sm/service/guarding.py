@@ -45,6 +45,12 @@ def limit_acts(session: Session, limit: Lifetime) -> bool:
     return True
 
 
+def install_step(session: Session) -> str:
+    """What to do where no guard is: on the local SageMaker it costs nothing."""
+    cost = "" if session.local_url is not None else ", for cents a month"
+    return f"Install it once{cost}: `peagle-sm guard install{session.command_flags()}`."
+
+
 def require_guard(session: Session) -> None:
     """Let a deploy go on only where the guard is installed.
 
@@ -55,11 +61,10 @@ def require_guard(session: Session) -> None:
     if status in _WORKING:
         return
     found = "is not installed" if status is None else f"does not work (its stack is {status})"
-    flags = session.command_flags()
     raise GuardMissing(
         f"The guard {found} in {session.region}: nothing would turn an idle endpoint off before its "
         "lifetime is over. Nothing was created.",
-        next_step=f"Install it once, for cents a month: `peagle-sm guard install{flags}`. To do without it: "
+        next_step=f"{install_step(session)} To do without it: "
         "--unguarded (unguarded=True); the lifetime limit is armed all the same.",
         details={"stack": GUARD_STACK, "found_status": status},
     )

@@ -84,9 +84,11 @@ def init(
     schema = path.with_name(SCHEMA_NAME)
     _write(path, text, force)
     schema.write_text(to_json(json_schema()) + "\n", encoding="utf-8")
+    # The stand-in model is there to be tried on this machine.
+    flags = state.flags or (" --local" if catalog.models[model].stand_in else "")
     emit(
         state,
-        table=lambda: f"wrote {path} and {schema}\nnext:  peagle-sm plan {path}",
+        table=lambda: f"wrote {path} and {schema}\nnext:  peagle-sm plan {path}{flags}",
         data=lambda: {"name": spec.name, "spec": str(path), "schema": str(schema)},
         names=[str(path)],
     )
