@@ -76,6 +76,37 @@ def test_a_cut_file_is_reported_with_a_warning(tmp_path: Path, stand_in: Path) -
     assert "is cut off and was left out" in done.stderr
 
 
+@pytest.mark.parametrize("command", ["report", "cost"])
+def test_a_file_without_a_finished_load_ends_with_the_next_step(tmp_path: Path, command: str) -> None:
+    cut = replace(making.stand_in(), points=(), comparisons=())
+    done = run(command, making.write(cut, tmp_path / "cut.jsonl"))
+    assert done.exit_code == 2
+    assert "cut.jsonl: no finished load is in it" in done.stderr
+    assert "192 requests of a load that was cut short" in done.stderr
+    assert "run `peagle-sm quickstart` again" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_tuning_is_reported_whole_and_cannot_be_costed(tmp_path: Path) -> None:
+    tuned = making.write(making.tuned(), tmp_path / "tune.jsonl")
+    done = run("report", tuned)
+    assert done.exit_code == 0
+    assert done.stdout.count("chosen") == 6
+    refused = run("cost", tuned)
+    assert refused.exit_code == 2
+    assert "it has no measured load to cost" in refused.stderr
+    assert "peagle-sm bench" in refused.stderr
+
+
+def test_cost_names_the_run_of_rows_that_read_alike(tmp_path: Path, compared: Path) -> None:
+    again = making.write(making.compared(), tmp_path / "again.jsonl")
+    tuned = making.write(making.tuned(), tmp_path / "tune.jsonl")
+    done = run("cost", compared, again, tuned)
+    assert "RUN" in done.stdout
+    assert "again.jsonl" in done.stdout
+    assert "note: tune.jsonl: a file of `peagle-sm tune`, without a measured load to cost" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("name", "content", "code", "words"),
     [

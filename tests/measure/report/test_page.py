@@ -226,7 +226,7 @@ def test_a_failed_control_is_said_first() -> None:
 
 def test_a_page_for_a_file_with_nothing_in_it() -> None:
     outline = Outline(html_page([Results(making.header())]))
-    assert "Nothing was measured" in outline.text("h1")
+    assert "No finished load is in the file" in outline.text("h1")
 
 
 def test_an_open_load_and_a_closed_one_have_charts_of_their_own() -> None:

@@ -71,14 +71,14 @@ def test_points_alone_claim_no_difference() -> None:
 
 def test_a_tuning_and_a_verification_speak_for_themselves() -> None:
     assert said(making.tuned()) == "Best K for P-EAGLE: 12 at c=1, 10 at c=8, 6 at c=32"
-    assert said(making.verified()) == "9 of 10 checks passed; not decided: seeds"
+    assert said(making.verified()) == "9 of 10 checks passed; not decided: seeds (gpt-oss-20b-p-eagle)"
 
 
 def test_all_checks_passed_and_one_failed() -> None:
     passed = replace(making.verified(), checks=tuple(c for c in making.checks() if c.passed))
-    assert said(passed) == "Outputs are the target's own: 9 of 9 checks passed"
+    assert said(passed) == ("Outputs are the target's own: 9 of 9 checks passed (gpt-oss-20b-p-eagle)")
     failed = replace(passed, checks=(replace(passed.checks[3], passed=False), *passed.checks))
-    assert said(failed) == "Outputs are NOT the target's own: tool calls failed"
+    assert said(failed) == ("Outputs are NOT the target's own: tool calls failed (gpt-oss-20b-p-eagle)")
 
 
 def test_the_checks_are_never_the_figure_left_out() -> None:
@@ -130,5 +130,5 @@ def test_an_endpoint_s_name_stays_as_it_is_written() -> None:
 def test_a_run_that_was_cut_off_before_its_first_load_ended() -> None:
     cut = replace(making.stand_in(), points=(), comparisons=())
     found = verdict(view_of([cut]))
-    assert found.headline == "Nothing was measured"
-    assert "192 requests in the file, and no load was finished" in found.limits
+    assert found.headline == "No finished load is in the file"
+    assert found.limits[-1].endswith("(192 requests of a load that was cut short)")

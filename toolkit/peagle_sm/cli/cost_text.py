@@ -30,15 +30,17 @@ def render_cost(
 def _sheet(view: View, rows: Sequence[CostRow], demand: Demand | None) -> str:
     from peagle_sm.measure.report import words
     from peagle_sm.measure.report.rows import Rows
+    from peagle_sm.measure.report.runs import are_alike
 
-    heads = ["load", "arm", "OTPS", "USD/hour", "USD/1M tokens"]
+    runs = are_alike((row.load, row.arm.name) for row in rows)
+    heads = ["load", "arm", *(["run"] if runs else []), "OTPS", "USD/hour", "USD/1M tokens"]
     if demand is not None:
         heads += ["instances", "GPUs", "USD/hour for it", "used"]
     missed = any(row.misses for row in rows)
     lines = []
     for row in rows:
-        cells = [row.load.label, view.label(row.arm.name), words.number(row.otps)]
-        cells += [words.usd(row.usd_per_hour), words.usd(row.usd_per_million)]
+        cells = [row.load.label, view.label(row.arm.name), *([row.run] if runs else [])]
+        cells += [words.number(row.otps), words.usd(row.usd_per_hour), words.usd(row.usd_per_million)]
         if demand is not None:
             fleet = row.fleet
             cells += [
@@ -48,7 +50,7 @@ def _sheet(view: View, rows: Sequence[CostRow], demand: Demand | None) -> str:
                 words.share(fleet.use if fleet else None),
             ]
         lines.append((*cells, "; ".join(row.misses)) if missed else tuple(cells))
-    figures = tuple(heads[2:])
+    figures = tuple(heads[heads.index("OTPS") :])
     return render_rows(Rows((*heads, "misses") if missed else tuple(heads), tuple(lines), figures))
 
 

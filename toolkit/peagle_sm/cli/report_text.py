@@ -22,7 +22,8 @@ def render_report(view: View) -> str:
     first = [*caution_lines(view), said.headline]
     first += [f"  {line}" for line in (said.second, "; ".join(said.limits)) if line]
     blocks = ["\n".join(first)]
-    for table in (rows.ratios(view), rows.points(view), rows.best_k(view), rows.checks(view, power=False)):
+    measured = rows.ratios(view), rows.points(view), rows.best_k(view), rows.rates(view)
+    for table in (*measured, rows.checks(view, power=False)):
         if table is not None:
             blocks.append(render_rows(table))
     if view.checks:

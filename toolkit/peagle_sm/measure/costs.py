@@ -45,6 +45,7 @@ class CostRow:
     price_source: str
     misses: tuple[str, ...]
     fleet: Fleet | None
+    run: str = ""  #: what its results file is called, where several are costed together
 
 
 def cost_rows(
@@ -55,6 +56,7 @@ def cost_rows(
     demand: Demand | None = None,
     objective: Objective | None = None,
     catalog: Catalog | None = None,
+    run_of: Callable[[PointRecord], str] = lambda point: "",
 ) -> tuple[CostRow, ...]:
     """Price every point that is not withheld; arms of A/A pairs are left out."""
     known = {arm.name: arm for arm in arms if not arm.control}
@@ -77,6 +79,7 @@ def cost_rows(
                 price_source=note or source,
                 misses=objective.misses(point) if objective else (),
                 fleet=fleet_for(demand, serving) if demand else None,
+                run=run_of(point),
             )
         )
     return tuple(rows)

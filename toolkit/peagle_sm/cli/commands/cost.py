@@ -67,6 +67,7 @@ def cost(
     With --otps or --requests-per-s also the instances and GPUs for that load; with
     --training-usd also when a custom head has paid for its training. Prices are those of the file;
     one that is missing is looked up (the free call pricing:GetProducts, else the catalogue with its date).
+    Exit code 2 when no file holds a measured load, as those of tune and verify do not.
     """
     from peagle_sm.cli.cost_text import cost_data, render_cost
     from peagle_sm.cli.pricing import pricing_for
@@ -75,10 +76,17 @@ def cost(
     from peagle_sm.measure.points import Objective
     from peagle_sm.measure.report.files import read_files
     from peagle_sm.measure.report.merging import view_of
+    from peagle_sm.measure.report.unfinished import demand_loads, uncosted_notes
 
     if otps is not None and requests_per_s is not None:
         raise click.UsageError("--otps and --requests-per-s ask for the same thing twice; give one.")
-    view = view_of(read_files(files))
+    results = read_files(files)
+    view = view_of(results)
+    for warning in view.warnings:
+        note(state, f"warning: {warning}")
+    demand_loads(results)
+    for line in (*view.interrupted, *view.empty, *uncosted_notes(results)):
+        note(state, f"note: {line}")
     demand = Demand(otps, requests_per_s, headroom) if otps or requests_per_s else None
     rows = cost_rows(
         view.arms,
@@ -86,6 +94,7 @@ def cost(
         pricing=pricing_for(state, view, usd_per_hour, reprice),
         demand=demand,
         objective=Objective(ttft_ms, tpot_ms, e2e_ms),
+        run_of=view.run_of,
     )
     values: tuple[HeadValue, ...] = ()
     if training_usd is not None:

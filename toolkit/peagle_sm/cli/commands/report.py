@@ -27,7 +27,8 @@ def report(
     """Show what results files say: a summary here, a page, or Markdown.
 
     FILE is what bench, compare, tune or verify wrote, or a page that this command wrote: its data is
-    inside. Several files make one report. Exit code 2 when a file cannot be read as results.
+    inside. Several files make one report. Exit code 2 when a file cannot be read as results,
+    or none of them holds a load that was finished.
     """
     from dataclasses import asdict
 
@@ -36,12 +37,16 @@ def report(
     from peagle_sm.measure.report.markdown import markdown as as_markdown
     from peagle_sm.measure.report.merging import view_of
     from peagle_sm.measure.report.page import html_page
+    from peagle_sm.measure.report.unfinished import demand_figures
     from peagle_sm.measure.report.verdict import verdict
 
     results = read_files(files)
     view = view_of(results)
     for warning in view.warnings:
         note(state, f"warning: {warning}")
+    demand_figures(results)
+    for line in view.empty:
+        note(state, f"note: {line}")
     if page is not None:
         write_page(page, html_page(results, title=title))
         note(state, f"wrote {page}")

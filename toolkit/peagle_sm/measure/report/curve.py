@@ -10,7 +10,8 @@ from peagle_sm.measure.report.frame import HALF, THIRD, both
 from peagle_sm.measure.report.line_chart import LineChart, Mark, Series
 from peagle_sm.measure.report.looks import Look, looks_of
 from peagle_sm.measure.report.markup import Content, Safe, join
-from peagle_sm.measure.report.section import Section, grid, table
+from peagle_sm.measure.report.rows import baseline, rates
+from peagle_sm.measure.report.section import Section, folded, grid, table
 from peagle_sm.measure.report.view import View, load_value
 
 
@@ -22,7 +23,7 @@ def curve(view: View) -> Section | None:
     loads = [(load, list(fits)) for load, fits in groupby(ordered, key=lambda fit: fit.load)]
     size = HALF if len(loads) % 3 else THIRD
     drawn = [both(_chart(view, load, fits), f"k-{at}", size) for at, (load, fits) in enumerate(loads)]
-    body = join(grid(*drawn), _chosen(ordered))
+    body = join(grid(*drawn), _chosen(ordered), _every(view))
     return Section("k", "Best K", _lead(ordered), body)
 
 
@@ -77,6 +78,7 @@ def _chosen(fits: list[FitRecord]) -> Safe:
                 words.MODE_NAMES[fit.mode],
                 str(fit.best_k),
                 words.number(best.otps if best else None),
+                words.number(plain.otps if (plain := baseline(fit)) else None),
                 words.number(best.acceptance_length if best else None),
                 words.number(best.step_ms if best else None),
                 measured or words.DASH,
@@ -90,6 +92,7 @@ def _chosen(fits: list[FitRecord]) -> Safe:
         "mode",
         "best K",
         "OTPS",
+        "without speculation",
         "accepted",
         "step, ms",
         "K measured",
@@ -97,7 +100,17 @@ def _chosen(fits: list[FitRecord]) -> Safe:
         "USD",
         "why",
     ]
-    return table(heads, rows, caption="What was chosen, and what finding it cost", words=(0, 1, 6, 9))
+    return table(heads, rows, caption="What was chosen, and what finding it cost", words=(0, 1, 7, 10))
+
+
+def _every(view: View) -> Safe | None:
+    found = rates(view)
+    if found is None:
+        return None
+    left = [at for at, head in enumerate(found.heads) if head not in found.figures]
+    return folded(
+        "The rate at each K", table(found.heads, found.rows, caption="The rate at each K", words=left)
+    )
 
 
 def _lead(fits: list[FitRecord]) -> str:

@@ -5,8 +5,10 @@ Each file is a ``<script type="application/x-ndjson">``, which browsers neither 
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from peagle_sm.core.errors import SpecError
@@ -24,7 +26,8 @@ from peagle_sm.measure.report.markup import Safe, join, tag
 from peagle_sm.measure.result_file import Results, from_line, to_line
 
 TYPE = "application/x-ndjson"
-_BLOCK = re.compile(rf'<script type="{TYPE}"[^>]*>\n(.*?)</script>', re.DOTALL)
+_BLOCK = re.compile(rf'<script type="{TYPE}"([^>]*)>\n(.*?)</script>', re.DOTALL)
+_NAME = re.compile(r'data-name="([^"]*)"')
 
 
 def records_of(results: Results) -> Iterable[Record]:
@@ -40,7 +43,8 @@ def embed(files: Sequence[Results]) -> Safe:
     blocks = []
     for number, results in enumerate(files, start=1):
         lines = "\n".join(to_line(record).replace("<", "\\u003c") for record in records_of(results))
-        blocks.append(tag("script", Safe(f"\n{lines}\n"), type=TYPE, id=f"results-{number}"))
+        name = {"data_name": PurePath(results.source).name} if results.source else {}
+        blocks.append(tag("script", Safe(f"\n{lines}\n"), type=TYPE, id=f"results-{number}", **name))
     return join(*blocks, by="\n")
 
 
@@ -56,10 +60,15 @@ def extract(page: str) -> list[Results]:
             "this page holds no results of peagle-sm",
             next_step="name a page that `peagle-sm report` wrote, or the results file itself",
         )
-    return [_results(block.splitlines()) for block in blocks]
+    return [_results(block.splitlines(), _name(attributes)) for attributes, block in blocks]
 
 
-def _results(lines: Sequence[str]) -> Results:
+def _name(attributes: str) -> str | None:
+    found = _NAME.search(attributes)
+    return html.unescape(found[1]) if found else None
+
+
+def _results(lines: Sequence[str], name: str | None) -> Results:
     try:
         found = [from_line(line) for line in lines if line]
     except ValueError as error:
@@ -81,4 +90,5 @@ def _results(lines: Sequence[str]) -> Results:
         of(ComparisonRecord),
         of(FitRecord),
         of(CheckRecord),
+        source=name,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from peagle_sm.core.errors import NotFound, SpecError
@@ -13,7 +14,7 @@ _PAGE = (".html", ".htm")
 
 
 def read_files(paths: Sequence[Path]) -> list[Results]:
-    """Read every file in turn; a page may hold several.
+    """Read every file in turn, each under its own name; a page may hold several.
 
     Raises:
         NotFound: a file is not there.
@@ -21,7 +22,7 @@ def read_files(paths: Sequence[Path]) -> list[Results]:
     """
     found: list[Results] = []
     for path in paths:
-        found += _page(path) if path.suffix.lower() in _PAGE else [read(path)]
+        found += _page(path) if path.suffix.lower() in _PAGE else [replace(read(path), source=str(path))]
     return found
 
 

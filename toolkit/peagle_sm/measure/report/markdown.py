@@ -42,11 +42,12 @@ def markdown(files: Sequence[Results], *, title: str | None = None) -> str:
             _table("Speed-up", rows.ratios(view)),
             _table("Measured", rows.points(view)),
             _table("Best K", rows.best_k(view)),
+            _table("The rate at each K", rows.rates(view)),
             _table(checked(view.checks) if view.checks else "", rows.checks(view)),
         )
         if text
     ]
-    parts += [_escaped(f"Note: {line}.") for line in late_lines(view.points)]
+    parts += [_escaped(f"Note: {line}.") for line in (*late_lines(view.points), *view.empty)]
     parts.append(_origin(view))
     return "\n\n".join(parts) + "\n"
 

@@ -10,6 +10,8 @@ from peagle_sm.core.errors import SpecError
 from peagle_sm.measure import withholding
 from peagle_sm.measure.records import ArmRecord
 from peagle_sm.measure.report.looks import looks_of
+from peagle_sm.measure.report.runs import names_of
+from peagle_sm.measure.report.unfinished import empty_notes, holds_nothing, interruptions
 from peagle_sm.measure.report.view import View
 from peagle_sm.measure.report.words import MODE_NAMES
 from peagle_sm.measure.result_file import Results
@@ -33,7 +35,7 @@ def view_of(files: Sequence[Results]) -> View:
         )
     merged = _with_own_names(files)
     arms = sorted(
-        _first_of_each(arm for each in merged for arm in each.arms),
+        _first_of_each(arm for each in _with_figures(merged) for arm in each.arms),
         key=lambda arm: (arm.control, _ORDER[arm.mode], arm.num_speculative_tokens or 0, arm.name),
     )
     points = [point for each in merged for point in each.points]
@@ -52,7 +54,15 @@ def view_of(files: Sequence[Results]) -> View:
         checks=tuple(check for each in merged for check in each.checks),
         requests=sum(len(each.requests) for each in merged),
         warnings=tuple(text for each in merged for text in each.warnings),
+        files=tuple(zip(names_of(merged), merged, strict=True)),
+        interrupted=interruptions(merged),
+        empty=empty_notes(merged),
     )
+
+
+def _with_figures(files: Sequence[Results]) -> Sequence[Results]:
+    """Those with something to show: the arms of a file without would only make the others' names longer."""
+    return [each for each in files if not holds_nothing(each)] or files
 
 
 def _meaning(arm: ArmRecord) -> tuple[object, ...]:

@@ -17,8 +17,8 @@ _FIRST = ("date", "region", "git_revision", "seed")
 def origin(view: View) -> Section:
     """Provenance of every file, and the warnings that reading them gave."""
     parts = [_file(header) for header in view.headers]
-    if view.warnings:
-        parts.append(tag("ul", *(tag("li", text) for text in view.warnings), class_="warnings"))
+    if told := (*view.warnings, *view.empty, *view.interrupted):
+        parts.append(tag("ul", *(tag("li", text) for text in told), class_="warnings"))
     parts.append(
         tag(
             "p",

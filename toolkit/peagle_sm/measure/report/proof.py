@@ -49,19 +49,30 @@ def trust(view: View) -> str:
     shares = [share for point in points if (share := point.client.cpu_share) is not None]
     told = [f"largest lag p99 {words.number(max(lags))} ms"] if lags else []
     told += [f"{words.share(max(shares))} of a core at most"] if shares else []
-    busy = [load for point in points if (load := point.machine_load) is not None]
     kept_up = sum(point.client.trusted for point in points)
     parts = [
         f"The client kept up at {kept_up} of {words.plural(len(points), 'point')}"
         + (f" ({', '.join(told)})." if told else ".")
     ]
-    parts += [f"Its machine's load average was {words.number(max(busy))}."] if busy else []
+    parts += [f"Its machine's load average was {busy}."] if (busy := _load_averages(view)) else []
     failed = sum(count for point in points for count in point.errors.values())
     parts.append("No request failed." if not failed else f"{words.plural(failed, 'request')} failed.")
     spent = sum(point.usd or 0.0 for point in points)
     if spent:
         parts.append(f"The measured windows cost {words.usd(spent)} USD.")
     return " ".join(parts)
+
+
+def _load_averages(view: View) -> str:
+    """``2.60``, or each run's own: ``2.60 in b.jsonl, 5.44 in c.jsonl``."""
+    found = {
+        name: max(busy)
+        for name, each in view.files
+        if (busy := [load for point in each.points if (load := point.machine_load) is not None])
+    }
+    if len(found) == 1:
+        return words.number(next(iter(found.values())))
+    return ", ".join(f"{words.number(load)} in {name}" for name, load in found.items())
 
 
 def quality(view: View) -> Section | None:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from peagle_sm.measure.costs import cost_rows
-from peagle_sm.measure.records import Percentiles, PointRecord
+from peagle_sm.measure.records import (
+    CheckRecord,
+    ComparisonRecord,
+    FitRecord,
+    KPoint,
+    Percentiles,
+    PointRecord,
+)
 from peagle_sm.measure.report import words
 from peagle_sm.measure.report.over_load import KINDS
+from peagle_sm.measure.report.runs import are_alike
 from peagle_sm.measure.report.speed_up import ordered
 from peagle_sm.measure.report.view import View
+
+_Shown = PointRecord | ComparisonRecord | FitRecord | CheckRecord
 
 
 @dataclass(frozen=True)
@@ -31,7 +41,7 @@ def points(view: View) -> Rows | None:
         (row.arm.name, row.load, row.otps): row.usd_per_million for row in cost_rows(view.arms, view.points)
     }
     heads = ("load", "arm", "OTPS", "TTFT p95 ms", "TPOT p50 ms", "accepted", "USD/1M tokens")
-    rows = tuple(
+    lines = tuple(
         (
             point.load.label,
             view.label(point.arm),
@@ -43,7 +53,19 @@ def points(view: View) -> Rows | None:
         )
         for point in found
     )
-    return _used(Rows(heads, rows, heads[2:]))
+    return _used(_told_apart(view, Rows(heads, lines, heads[2:]), found, 2))
+
+
+def _told_apart(view: View, table: Rows, records: Sequence[_Shown], names: int) -> Rows:
+    """With the run of each row behind its first ``names`` cells, where two rows would read alike there."""
+    if not are_alike(row[:names] for row in table.rows):
+        return table
+
+    def with_run(row: tuple[str, ...], run: str) -> tuple[str, ...]:
+        return *row[:names], run, *row[names:]
+
+    told = (with_run(row, view.run_of(record)) for row, record in zip(table.rows, records, strict=True))
+    return Rows(with_run(table.heads, "run"), tuple(told), table.figures)
 
 
 def _points(view: View) -> Iterator[PointRecord]:
@@ -88,7 +110,7 @@ def ratios(view: View) -> Rows | None:
         )
         for row in ordered(view)
     )
-    return Rows(heads, rows, ("speed-up", "deployments"))
+    return _told_apart(view, Rows(heads, rows, ("speed-up", "deployments")), ordered(view), 3)
 
 
 def best_k(view: View) -> Rows | None:
@@ -98,7 +120,43 @@ def best_k(view: View) -> Rows | None:
     rows = tuple(
         (words.MODE_NAMES[fit.mode], fit.load.label, str(fit.best_k), fit.reason) for fit in view.fits
     )
-    return Rows(("mode", "load", "best K", "why"), rows, ("best K",))
+    return _told_apart(view, Rows(("mode", "load", "best K", "why"), rows, ("best K",)), view.fits, 2)
+
+
+def rates(view: View) -> Rows | None:
+    """What the tuner's fit says of each K; K=0 is no speculation, the rate to beat."""
+    found = [(fit, point) for fit in view.fits for point in sorted(fit.points, key=lambda each: each.k)]
+    if not found:
+        return None
+    heads = ("mode", "load", "K", "OTPS", "95% interval", "over K=0", "accepted", "step ms", "from", "note")
+    lines = tuple(_rate(fit, point) for fit, point in found)
+    table = Rows(heads, lines, ("K", "OTPS", "over K=0", "accepted", "step ms"))
+    return _used(_told_apart(view, table, [fit for fit, _ in found], 3))
+
+
+def _rate(fit: FitRecord, point: KPoint) -> tuple[str, ...]:
+    plain = baseline(fit)
+    span = words.DASH
+    if point.low is not None and point.high is not None:
+        span = f"[{words.number(point.low)}, {words.number(point.high)}]"
+    marks = {0: "no speculation", fit.best_k: "chosen"}
+    return (
+        words.MODE_NAMES[fit.mode],
+        fit.load.label,
+        str(point.k),
+        words.number(point.otps),
+        span,
+        words.ratio(point.otps / plain.otps) if plain and plain.otps and point.k else words.DASH,
+        words.number(point.acceptance_length),
+        words.number(point.step_ms),
+        "measured" if point.measured else "the fit",
+        marks.get(point.k, ""),
+    )
+
+
+def baseline(fit: FitRecord) -> KPoint | None:
+    """No speculation under the same load, where the tuner measured it."""
+    return next((point for point in fit.points if point.k == 0), None)
 
 
 def checks(view: View, *, power: bool = True) -> Rows | None:
@@ -106,7 +164,17 @@ def checks(view: View, *, power: bool = True) -> Rows | None:
     if not view.checks:
         return None
     said = {True: "passed", False: "FAILED", None: "not decided"}
-    heads = ("check", "result", "found", "would be caught")
-    rows = [(check.name, said[check.passed], check.summary, check.power) for check in view.checks]
+    heads = ("check", "arm", "result", "found", "would be caught")
+    rows = [(check.name, check.arm, said[check.passed], check.summary, check.power) for check in view.checks]
     kept = len(heads) if power else len(heads) - 1
-    return Rows(heads[:kept], tuple(row[:kept] for row in rows), ())
+    table = _told_apart(view, Rows(heads[:kept], tuple(row[:kept] for row in rows), ()), view.checks, 2)
+    return table if len({check.arm for check in view.checks}) > 1 else _without(table, "arm")
+
+
+def _without(table: Rows, head: str) -> Rows:
+    at = table.heads.index(head)
+    return Rows(
+        (*table.heads[:at], *table.heads[at + 1 :]),
+        tuple((*row[:at], *row[at + 1 :]) for row in table.rows),
+        table.figures,
+    )

@@ -10,6 +10,7 @@ from peagle_sm.measure.records import ComparisonRecord
 from peagle_sm.measure.report import words
 from peagle_sm.measure.report.interval_plot import IntervalAxis
 from peagle_sm.measure.report.markup import Content, Safe, join, tag
+from peagle_sm.measure.report.runs import are_alike
 from peagle_sm.measure.report.section import Section, arm_cell, folded, table
 from peagle_sm.measure.report.verdict import chief
 from peagle_sm.measure.report.view import View, load_value
@@ -81,9 +82,10 @@ def _ratios(view: View, rows: Sequence[ComparisonRecord], caption: str, *, paire
         split=any(row.acceptance_ratio or row.step_time_ratio for row in rows),
         units=not same_units,
         alike=not same_answers and any(row.compared_outputs for row in rows),
+        runs=are_alike((*_pair(row), row.load) for row in rows),
     )
     body = [_row(view, axis, row, columns) for row in rows]
-    left = range(int(columns.names) + int(columns.loads))
+    left = range(int(columns.names) + int(columns.loads) + int(columns.runs))
     return table(columns.heads(axis), body, caption=caption, words=left, titled=not paired)
 
 
@@ -96,10 +98,12 @@ class _Columns:
     split: bool
     units: bool
     alike: bool
+    runs: bool
 
     def heads(self, axis: IntervalAxis) -> list[Content]:
         found: list[Content] = ["arms"] if self.names else []
         found += ["load"] if self.loads else []
+        found += ["run"] if self.runs else []
         found += ["speed-up", "95% interval", axis.head()]
         found += ["from acceptance", "from step time"] if self.split else []
         found += ["over"] if self.units else []
@@ -109,6 +113,7 @@ class _Columns:
 def _row(view: View, axis: IntervalAxis, row: ComparisonRecord, columns: _Columns) -> list[Content]:
     cells: list[Content] = [_names(view, row)] if columns.names else []
     cells += [row.load.label] if columns.loads else []
+    cells += [view.run_of(row)] if columns.runs else []
     cells += [_figure(row), words.span(row.ratio), axis.cell(row.ratio, view.look(row.faster))]
     if columns.split:
         parts = (row.acceptance_ratio, row.step_time_ratio)
@@ -157,7 +162,8 @@ def _range(view: View) -> str:
     else:
         ends = (rows[0], rows[-1])
         said = f"{names}: " + " and ".join(f"{words.ratio(r.ratio.value)} at {r.load.label}" for r in ends)
-        said += f"; told from 1 at {shown} of {len(rows)} loads."
+        what = "comparisons" if are_alike(row.load for row in rows) else "loads"
+        said += f"; told from 1 at {shown} of {len(rows)} {what}."
     least = min(row.deployments for row in rows)
     reach = (
         "One deployment: the intervals say nothing about the next one."

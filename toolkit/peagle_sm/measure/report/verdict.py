@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from peagle_sm.measure.records import CheckRecord, ComparisonRecord, Load, PointRecord
+from peagle_sm.measure.records import CheckRecord, ComparisonRecord, FitRecord, Load, PointRecord
 from peagle_sm.measure.report import words
 from peagle_sm.measure.report.view import View, load_value
 
@@ -49,6 +49,8 @@ def _modes(view: View, row: ComparisonRecord) -> tuple[str, str]:
 def verdict(view: View) -> Verdict:
     """What the files say, in one sentence; what is missing is not made up for."""
     said = _verdict(view)
+    if view.interrupted:
+        said = replace(said, headline=f"{said.headline} ({'; '.join(view.interrupted)})")
     mark = view.watermark
     return replace(said, limits=(mark, *said.limits)) if mark else said
 
@@ -68,9 +70,7 @@ def _verdict(view: View) -> Verdict:
     if view.withheld:
         reason = view.withheld[0].client.reason or "it was the bottleneck"
         return Verdict("Nothing to publish: the client could not keep up", "", (reason,))
-    sent = f"{words.plural(view.requests, 'request')} in the file, and no load was finished"
-    empty = "the file holds no point, comparison, fit or check"
-    return Verdict("Nothing was measured", "", (sent if view.requests else empty,))
+    return Verdict("No finished load is in the file", "", view.empty)
 
 
 def _begun(text: str) -> str:
@@ -105,6 +105,9 @@ def limits(view: View, row: ComparisonRecord) -> tuple[str, ...]:
     """How far a comparison reaches: deployments, what the interval is over, workload, temperature."""
     reach = "this deployment only" if row.deployments == 1 else f"over {row.deployments} deployments"
     found = [reach, f"95% interval over {words.plural(row.units, row.over[:-1])}"]
+    pairs = [(each.faster, each.slower, each.load) for each in view.comparisons]
+    if pairs.count((row.faster, row.slower, row.load)) > 1:
+        found.insert(0, f"run {view.run_of(row)}")
     if (name := workload_name(view)) is not None:
         found.append(name)
     if (temperature := temperature_of(view, row.load)) is not None:
@@ -138,7 +141,18 @@ def _of_fits(view: View) -> Verdict:
     said = ", ".join(f"{fit.best_k} at {fit.load.label}" for fit in fits)
     least = min(fit.deployments for fit in fits)
     reach = "this deployment only" if least == 1 else f"from {least} deployments"
-    return Verdict(f"Best K for {words.MODE_NAMES[mode]}: {said}", "", (reach,))
+    rates = "; ".join(told for fit in fits if (told := _rates(fit)))
+    second = f"Tokens a second: {rates}." if rates else ""
+    return Verdict(f"Best K for {words.MODE_NAMES[mode]}: {said}", "", (reach,), second)
+
+
+def _rates(fit: FitRecord) -> str:
+    """``233 at c=1 (127 without speculation)``; empty where the fit does not hold both."""
+    by_k = {point.k: point.otps for point in fit.points}
+    if 0 not in by_k or fit.best_k not in by_k:
+        return ""
+    chosen, plain = words.number(by_k[fit.best_k]), words.number(by_k[0])
+    return f"{chosen} at {fit.load.label} with K={fit.best_k}, {plain} without speculation"
 
 
 def first_point(view: View) -> PointRecord:
@@ -163,13 +177,14 @@ def _of_points(view: View) -> Verdict:
 
 
 def checked(checks: Sequence[CheckRecord]) -> str:
-    """``Outputs are the target's own: 9 of 9 checks passed``, or which were not passed."""
+    """``Outputs are the target's own: 9 of 9 checks passed``, or which were not, and of what endpoint."""
     failed = [check.name for check in checks if check.passed is False]
     undecided = [check.name for check in checks if check.passed is None]
     passed = len(checks) - len(failed) - len(undecided)
+    of = f" ({', '.join(dict.fromkeys(check.arm for check in checks))})"
     if failed:
-        return f"Outputs are NOT the target's own: {', '.join(dict.fromkeys(failed))} failed"
+        return f"Outputs are NOT the target's own: {', '.join(dict.fromkeys(failed))} failed{of}"
     if undecided:
         left = ", ".join(dict.fromkeys(undecided))
-        return f"{passed} of {len(checks)} checks passed; not decided: {left}"
-    return f"Outputs are the target's own: {passed} of {len(checks)} checks passed"
+        return f"{passed} of {len(checks)} checks passed; not decided: {left}{of}"
+    return f"Outputs are the target's own: {passed} of {len(checks)} checks passed{of}"

@@ -17,6 +17,7 @@ from peagle_sm.measure.records import (
     PointRecord,
 )
 from peagle_sm.measure.report.looks import Look
+from peagle_sm.measure.result_file import Results
 
 STAND_IN = "small stand-in weights"
 
@@ -26,7 +27,8 @@ class View:
     """What all files say together; arms in the order none, eagle3, p-eagle, controls last.
 
     ``withheld`` are points at which the client was the bottleneck, and what was compared there: their figures
-    are shown nowhere (`withholding`).
+    are shown nowhere (`withholding`). ``files`` are the results by what to call them, ``interrupted`` the
+    runs that have less than they were asked for, ``empty`` the files of which nothing is shown.
     """
 
     headers: tuple[Header, ...]
@@ -41,6 +43,9 @@ class View:
     warnings: tuple[str, ...]
     withheld: tuple[PointRecord, ...] = ()
     withheld_comparisons: tuple[ComparisonRecord, ...] = ()
+    files: tuple[tuple[str, Results], ...] = ()
+    interrupted: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
 
     @property
     def stand_in(self) -> bool:
@@ -58,6 +63,14 @@ class View:
         """What every chart says of its figures when they are not a real model's."""
         marks = ["synthetic data"] if self.synthetic else []
         return ", ".join([*marks, STAND_IN] if self.stand_in else marks) or None
+
+    def run_of(self, record: PointRecord | ComparisonRecord | FitRecord | CheckRecord) -> str:
+        """What the file that a record stands in is called; empty where it is in none."""
+        for name, each in self.files:
+            parts = (each.points, each.comparisons, each.fits, each.checks)
+            if any(record is one for part in parts for one in part):
+                return name
+        return ""
 
     def arm(self, name: str) -> ArmRecord:
         """The arm of that name; one of unknown mode where the file does not describe it."""
