@@ -108,6 +108,9 @@ def test_modes_are_priced_deployed_measured_and_deleted(peagle: Run, spec: Calla
     refused = peagle(*options)
     assert refused.exit_code == 2
     assert "There is no terminal to ask on" in refused.stderr
+    deep = peagle(*options, "--k", "p-eagle=99", "--yes")
+    assert (deep.exit_code, "found 99; allowed: 1 to" in deep.stderr) == (3, True)
+    assert "next: Lower --k p-eagle=K." in deep.stderr
     declined = peagle(*options, answers="n\n")
     assert declined.exit_code == 1
     assert "cmp-tiny-none     none     0.00 USD/hour" in declined.stderr

@@ -57,7 +57,7 @@ def test_progress_tells_rate_acceptance_and_spend(tmp_path: Path) -> None:
     run(tmp_path / "r.jsonl", world)
     last = world.events[-1]
     assert last.message == "c=2: done, 6 requests in 6.0 s, 4 tokens/s, acceptance length 2.25"
-    middle = [event for event in world.events if event.message.startswith("c=2: 3 of 6 prompts")]
+    middle = [event for event in world.events if event.message.startswith("c=2: 3 of 6 requests")]
     assert "4 tokens/s" in middle[0].message
     assert middle[0].spent_usd == pytest.approx(36.0 * middle[0].elapsed_s / 3600)
 

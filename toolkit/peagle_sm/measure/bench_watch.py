@@ -32,7 +32,7 @@ class Spending:
 class Watch:
     """The observer of one load: writes every request down and tells its progress now and then.
 
-    ``total`` is how many prompts are to be measured, None where the time decides.
+    ``total`` is how many requests (conversations) are to be measured, None where the time decides.
     """
 
     def __init__(
@@ -77,11 +77,13 @@ class Watch:
             self._tell()
 
     def line(self) -> str:
-        """``c=8: 57 of 164 prompts, 1,234 tokens/s, acceptance length 3.41``."""
+        """``c=8: 57 of 164 requests, 1,234 tokens/s, acceptance length 3.41``."""
         if self._phase == "warm-up":
             return f"{self._load.label}: warm-up"
         of = "" if self._total is None else f" of {self._total}"
-        words = [f"{self._load.label}: {self._prompts}{of} prompts"]
+        # With --repeat a prompt is sent several times; of a conversation all turns count as one.
+        what = "conversations" if self.requests > self._prompts else "requests"
+        words = [f"{self._load.label}: {self._prompts}{of} {what}"]
         seconds = self._spending.seconds - self._began_s
         if self._phase == "measured" and self._tokens and seconds > 0:
             words.append(f"{self._tokens / seconds:,.0f} tokens/s")
