@@ -121,7 +121,10 @@ def test_rows_that_would_read_alike_name_their_run() -> None:
         assert {row[at] for row in table.rows} == {"a.jsonl", "b.jsonl"}
         assert len(set(table.rows)) == len(table.rows)
     assert "run a.jsonl" in verdict(view).limits
-    assert ">run</th>" in html_page([first, second])
+    page = html_page([first, second])
+    assert ">run</th>" in page
+    assert "(the median of several runs)" in page
+    assert "(the median of several runs)" not in html_page([first])
 
 
 def test_checks_of_two_endpoints_are_told_apart() -> None:

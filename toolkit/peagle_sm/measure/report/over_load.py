@@ -122,4 +122,5 @@ def pivot(
         if any(found.values()):
             rows.append([load.label, *(show(value[0] if value else None) for value in found.values())])
     heads = ["load", *(arm_cell(view, name) for name in arms)]
-    return table(heads, rows, caption=caption)
+    several = any(len(view.measured(name, load)) > 1 for name in arms for load in loads)
+    return table(heads, rows, caption=f"{caption} (the median of several runs)" if several else caption)
