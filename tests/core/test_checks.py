@@ -373,7 +373,7 @@ def _with_type(name: str) -> Plan:
 
 
 def test_every_check_explains_itself_and_is_tried_here() -> None:
-    names = [check.name for check in ALL_CHECKS]
+    names = [check.id for check in ALL_CHECKS]
     assert len(set(names)) == len(names)
     for check in ALL_CHECKS:
         assert check.what

@@ -13,12 +13,20 @@ from peagle_sm.core.checks import (
     roles,
     speculation,
 )
-from peagle_sm.core.checks.base import Check, Note
-
-__all__ = ["ALL_CHECKS", "Check", "Note", "run_checks"]
-
+from peagle_sm.core.checks.base import SPEC, Check, Fix, Note, check, preflight_check
 from peagle_sm.core.records import Finding
 from peagle_sm.core.resolve import Draft
+
+__all__ = [
+    "ALL_CHECKS",
+    "SPEC_CHECKS",
+    "Check",
+    "Fix",
+    "Note",
+    "check",
+    "preflight_check",
+    "run_checks",
+]
 
 ALL_CHECKS: tuple[Check, ...] = (
     *facts.CHECKS,
@@ -32,14 +40,17 @@ ALL_CHECKS: tuple[Check, ...] = (
     *money.CHECKS,
 )
 
+SPEC_CHECKS = tuple(one for one in ALL_CHECKS if one.reads == SPEC)
+"""Those that a plan runs: they need the spec and the catalogue alone."""
+
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 
 
 def run_checks(draft: Draft) -> tuple[Finding, ...]:
     """Run every check; errors come first, otherwise in the order of the checks."""
     findings = [
-        Finding(check.name, note.severity, note.message, note.next_step or check.remedy, check.source)
-        for check in ALL_CHECKS
-        for note in check.look(draft)
+        Finding(one.id, note.severity, note.message, note.next_step or one.remedy, one.source)
+        for one in SPEC_CHECKS
+        for note in one.look(draft)
     ]
     return tuple(sorted(findings, key=lambda finding: _ORDER[finding.severity]))

@@ -1,12 +1,20 @@
-"""What a check is."""
+"""What a check is: one trap, explained; of a spec, of the account, or of this machine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
+from typing import Any, TypeVar
 
 from peagle_sm.core.records import Severity
 from peagle_sm.core.resolve import Draft
+
+SPEC = "spec"
+"""What a check of the spec alone reads: nothing."""
+
+Edits = Mapping[str, Any]
+"""Fields of a spec by their dotted names, and what to write there."""
 
 
 @dataclass(frozen=True)
@@ -18,25 +26,87 @@ class Note:
     next_step: str = ""
 
 
+@dataclass(frozen=True)
+class Fix:
+    """How `doctor --fix` mends it: by ``edits`` to the spec, or by a ``command`` that asks for itself.
+
+    ``edits`` are pure and may be empty where nothing can be written. ``command`` is one of this program's,
+    without its name, such as ("guard", "install").
+    """
+
+    what: str
+    edits: Callable[[Draft], Edits] | None = None
+    command: tuple[str, ...] = ()
+
+
 Look = Callable[[Draft], Iterator[Note]]
+Judge = Callable[[Any, "Draft | None"], Iterator[Note]]
+AnyFact = TypeVar("AnyFact")
 
 
 @dataclass(frozen=True)
 class Check:
-    """One trap: ``what`` is looked for, ``why`` it hurts, the ``source`` that says so, the ``remedy``."""
+    """One trap: ``what`` is looked for, ``why`` it hurts, the ``source`` that says so, the ``remedy``.
 
-    name: str
+    ``url`` is the public page behind ``source``, empty where the rule is this project's own. ``severity``
+    is the worst that it reports. ``reads`` names the reader whose fact it judges, "spec" for none. ``look``
+    takes the draft, or the fact and the draft. ``expires`` is set for advisories: from that day on it says
+    that somebody must look again. ``needs_spec`` is False where it says something without one.
+    """
+
+    id: str
     what: str
     why: str
     source: str
     remedy: str
-    look: Look
+    look: Callable[..., Iterator[Note]]
+    severity: Severity = "error"
+    url: str = ""
+    reads: str = SPEC
+    needs_spec: bool = True
+    fix: Fix | None = None
+    expires: date | None = None
 
 
-def check(name: str, *, why: str, source: str, remedy: str) -> Callable[[Look], Check]:
-    """Make a check of a function; its docstring is the ``what``."""
+def check(
+    check_id: str,
+    *,
+    why: str,
+    source: str,
+    remedy: str,
+    severity: Severity = "error",
+    url: str = "",
+    fix: Fix | None = None,
+    expires: date | None = None,
+) -> Callable[[Look], Check]:
+    """Make a check of a function over a draft; its docstring is the ``what``."""
 
     def wrap(look: Look) -> Check:
-        return Check(name, (look.__doc__ or "").strip(), why, source, remedy, look)
+        what = (look.__doc__ or "").strip()
+        return Check(check_id, what, why, source, remedy, look, severity, url, fix=fix, expires=expires)
+
+    return wrap
+
+
+def preflight_check(
+    check_id: str,
+    *,
+    reads: str,
+    why: str,
+    source: str,
+    remedy: str,
+    severity: Severity = "error",
+    url: str = "",
+    needs_spec: bool = True,
+    fix: Fix | None = None,
+) -> Callable[[Callable[[AnyFact, Draft | None], Iterator[Note]]], Check]:
+    """Make a check of a pure function over a fact that was read (``reads`` names it) and the draft, if any.
+
+    The docstring is the ``what``. It is only called where the fact could be read.
+    """
+
+    def wrap(judge: Callable[[AnyFact, Draft | None], Iterator[Note]]) -> Check:
+        what = (judge.__doc__ or "").strip()
+        return Check(check_id, what, why, source, remedy, judge, severity, url, reads, needs_spec, fix)
 
     return wrap
