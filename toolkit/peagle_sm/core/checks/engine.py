@@ -15,6 +15,8 @@ from peagle_sm.core.resolve import Draft
     why="Which flags the engine knows, and which host it needs, depends on its version.",
     source="tags of AWS's vLLM images",
     remedy="Use a tag that begins with the vLLM version, such as vllm:0.30.0-gpu-….",
+    severity="warning",
+    url="https://github.com/aws/deep-learning-containers/releases",
 )
 def image_version(draft: Draft) -> Iterator[Note]:
     """An image whose tag does not tell its vLLM version."""
@@ -29,6 +31,7 @@ def image_version(draft: Draft) -> Iterator[Note]:
     why="An engine that does not know a flag refuses to start.",
     source="vLLM release notes; see data/images.yaml for each flag",
     remedy="Take a newer image, or remove the variable from serving.env.",
+    url="https://github.com/vllm-project/vllm/releases",
 )
 def flag_versions(draft: Draft) -> Iterator[Note]:
     """Variables that need a newer vLLM than the image has."""
@@ -51,6 +54,7 @@ def flag_versions(draft: Draft) -> Iterator[Note]:
     why="The engine refuses to start with this flag when speculation is off.",
     source="vLLM 0.32.0: --per-request-spec-decode-metrics",
     remedy=f"Remove {REQUEST_METRICS} from serving.env.",
+    url="https://github.com/vllm-project/vllm/releases",
 )
 def request_metrics(draft: Draft) -> Iterator[Note]:
     """Per-request draft metrics without speculation."""
@@ -65,6 +69,7 @@ def request_metrics(draft: Draft) -> Iterator[Note]:
     why='The supervisor joins the command line without quoting: {"method":…} arrives as {method:…}.',
     source="model-hosting-container-standards <= 0.1.15 (vLLM images 0.20.2 to 0.23.0, server v2.0)",
     remedy="Take image 0.24.0 or newer, or keep PROCESS_AUTO_RECOVERY=false.",
+    url="https://github.com/aws/model-hosting-container-standards",
 )
 def json_quotes(draft: Draft) -> Iterator[Note]:
     """An image that strips the quotes of JSON values."""
@@ -87,6 +92,8 @@ def json_quotes(draft: Draft) -> Iterator[Note]:
     why="A % in a value raises in the supervisor, and everything after ' ;' is cut.",
     source="model-hosting-container-standards 0.1.16",
     remedy="Write the value without % and ' ;', or set serving.env.PROCESS_AUTO_RECOVERY: 'false'.",
+    severity="warning",
+    url="https://github.com/aws/model-hosting-container-standards",
 )
 def supervisor_characters(draft: Draft) -> Iterator[Note]:
     """Values that the supervisor of newer images breaks."""
@@ -103,6 +110,7 @@ def supervisor_characters(draft: Draft) -> Iterator[Note]:
     why="The endpoint works, unaccelerated, and nobody is told.",
     source="djl-serving reads OPTION_*, not SM_VLLM_*; JumpStart's spec of gpt-oss-20b on ml.g5",
     remedy="Take an instance family for which JumpStart has the vLLM image (ml.g7e, ml.g6, ml.p5…).",
+    url="https://github.com/deepjavalibrary/djl-serving",
 )
 def draft_dropped(draft: Draft) -> Iterator[Note]:
     """An LMI image, which ignores the draft settings."""
@@ -119,6 +127,8 @@ def draft_dropped(draft: Draft) -> Iterator[Note]:
     why="Older engines have known holes: a request can kill them or reach into the network.",
     source="vLLM security advisories, floor 0.33.0 as of November 2026",
     remedy="Move to an image at or above the floor as soon as AWS publishes one; keep the endpoint private.",
+    severity="warning",
+    url="https://github.com/vllm-project/vllm/security/advisories",
 )
 def advisories(draft: Draft) -> Iterator[Note]:
     """An engine below the floor of the security advisories."""

@@ -18,6 +18,7 @@ MAX_TOTAL_BYTES = 32 * 1024
     why="CreateModel refuses the whole request.",
     source="SageMaker API: ContainerDefinition.Environment (100 entries, 1,024 bytes each, 32 KB in all)",
     remedy="Shorten the value, or put long settings into a file beside the model, named in SM_VLLM_CONFIG.",
+    url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ContainerDefinition.html",
 )
 def environment_limits(draft: Draft) -> Iterator[Note]:
     """Too many entries, or too many bytes."""
@@ -59,6 +60,7 @@ def environment_owned(draft: Draft) -> Iterator[Note]:
     why="SageMaker asks port 8080 for /ping; on another port the endpoint never comes up.",
     source="aws/deep-learning-containers: sagemaker_args.py appends SM_VLLM_PORT after --port 8080",
     remedy="Remove it from serving.env.",
+    url="https://github.com/aws/deep-learning-containers",
 )
 def environment_port(draft: Draft) -> Iterator[Note]:
     """A port or host of one's own."""
@@ -72,6 +74,7 @@ def environment_port(draft: Draft) -> Iterator[Note]:
     why="An empty value becomes a bare flag, which swallows the next argument or stops the engine.",
     source="aws/deep-learning-containers: sagemaker_args.py",
     remedy="Write true for a bare flag, false to drop it, or a value.",
+    url="https://github.com/aws/deep-learning-containers",
 )
 def environment_empty(draft: Draft) -> Iterator[Note]:
     """An SM_VLLM_* variable without a value."""

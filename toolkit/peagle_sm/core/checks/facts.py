@@ -12,7 +12,7 @@ from peagle_sm.core.resolve import Draft
 @check(
     "missing-fact",
     why="A payload cannot be written without it, and a guess would be billed.",
-    source="the catalogue of peagle-sm",
+    source="this project: the catalogue",
     remedy="Give the field named.",
 )
 def missing_fact(draft: Draft) -> Iterator[Note]:
@@ -26,6 +26,7 @@ def missing_fact(draft: Draft) -> Iterator[Note]:
     why="Without ModelAccessConfig.AcceptEula a gated model fails after the instance was started.",
     source="SageMaker API: ModelAccessConfig; JumpStartConfig.accept_eula defaults to False",
     remedy="Read the model's licence and set accept_eula: true.",
+    url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ModelAccessConfig.html",
 )
 def licence(draft: Draft) -> Iterator[Note]:
     """A JumpStart model whose licence must be accepted, and was not."""
@@ -40,6 +41,7 @@ def licence(draft: Draft) -> Iterator[Note]:
     why="A figure measured on a few million parameters says nothing of a real model.",
     source="this project: model cards of the shipped weights",
     remedy="Nothing to do; never quote its figures as those of a real model.",
+    severity="info",
 )
 def stand_in_weights(draft: Draft) -> Iterator[Note]:
     """Small stand-in weights instead of a real model."""
@@ -52,6 +54,7 @@ def stand_in_weights(draft: Draft) -> Iterator[Note]:
     why="An engine that does not fit dies while loading, after minutes of billed time.",
     source="vLLM: weights + draft + KV cache of one full sequence must fit gpu_memory_utilization",
     remedy="Lower serving.max_model_len, raise serving.tensor_parallel_size, or take a larger instance.",
+    url="https://docs.vllm.ai/en/latest/configuration/conserving_memory/",
 )
 def memory(draft: Draft) -> Iterator[Note]:
     """Weights, draft head and KV cache against the accelerators' memory."""
@@ -73,6 +76,7 @@ def memory(draft: Draft) -> Iterator[Note]:
     why="vLLM refuses to start with a max_model_len beyond the model's positions.",
     source="vLLM: max_model_len against max_position_embeddings",
     remedy="Lower serving.max_model_len.",
+    url="https://docs.vllm.ai/en/latest/configuration/engine_args/",
 )
 def context_length(draft: Draft) -> Iterator[Note]:
     """A max_model_len beyond the model's context."""

@@ -16,6 +16,7 @@ _DEPLOY_THE_STACK = "Deploy it as a stack: `cdk deploy -c spec=<this file>`; or 
     why="Scaling policies and components must be removed before an endpoint can go; a stack does that.",
     source="SageMaker API: DeleteEndpoint is refused while inference components exist",
     remedy=_DEPLOY_THE_STACK,
+    url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DeleteEndpoint.html",
 )
 def needs_a_stack(draft: Draft) -> Iterator[Note]:
     """Scaling in a spec that is deployed without a stack."""
@@ -36,6 +37,7 @@ def needs_a_stack(draft: Draft) -> Iterator[Note]:
     why="Without an instance nothing answers, and an instance takes minutes to come.",
     source="SageMaker: scaling an endpoint to zero instances (inference components, MinInstanceCount 0)",
     remedy="Let clients repeat a request that fails for want of capacity, or use turn-off with a timetable.",
+    url="https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-zero-instances.html",
 )
 def scale_to_zero(draft: Draft) -> Iterator[Note]:
     """What scaling to zero cannot do."""
@@ -73,6 +75,8 @@ def scale_to_zero(draft: Draft) -> Iterator[Note]:
     why="UpdateEndpoint starts the new fleet beside the old one: quota, capacity and price count twice.",
     source="SageMaker API: UpdateEndpoint (blue/green)",
     remedy="Set update: off-update-on to do without the second fleet; the endpoint is off meanwhile.",
+    severity="warning",
+    url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateEndpoint.html",
 )
 def second_fleet(draft: Draft) -> Iterator[Note]:
     """A stack's update in place, with what its second fleet costs."""

@@ -15,6 +15,7 @@ from peagle_sm.core.wording import suggest
     why="The spec's roles live in an AWS account; the local server does not know them and would refuse them.",
     source="this project: docs/local.md; the local server's own roles, from `peagle-sm local status`",
     remedy="Nothing to do: on AWS the roles of the spec are used.",
+    severity="info",
 )
 def local_roles(draft: Draft) -> Iterator[Note]:
     """Roles of the spec that the local server's own roles replace."""
@@ -34,6 +35,7 @@ def local_roles(draft: Draft) -> Iterator[Note]:
     why="A name or an address in the local plan differs from what the same spec makes on AWS.",
     source="this project: docs/local.md; the local server stands in one region",
     remedy="Nothing to do: on AWS the region of the spec is used.",
+    severity="info",
 )
 def local_region(draft: Draft) -> Iterator[Note]:
     """A region of the spec that the local server's own replaces."""
@@ -47,6 +49,8 @@ def local_region(draft: Draft) -> Iterator[Note]:
     why="In a region that does not exist, or has no SageMaker, no call is answered.",
     source="botocore's endpoint data: regions of SageMaker; regions of AWS's image registries",
     remedy="Correct placement.region, or go on if the region is newer than this botocore.",
+    severity="warning",
+    url="https://github.com/boto/botocore",
 )
 def region_name(draft: Draft) -> Iterator[Note]:
     """A region that botocore does not know for SageMaker."""

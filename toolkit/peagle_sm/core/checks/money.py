@@ -14,6 +14,8 @@ from peagle_sm.core.resolve import Draft
     why="An endpoint bills from its first minute to its last, with or without traffic.",
     source="the catalogue of peagle-sm; the AWS Price List API has the current figure",
     remedy="Look the price up on AWS's SageMaker pricing page before deploying.",
+    severity="warning",
+    url="https://aws.amazon.com/sagemaker/ai/pricing/",
 )
 def price(draft: Draft) -> Iterator[Note]:
     """A price that is not known, or is not SageMaker's own."""

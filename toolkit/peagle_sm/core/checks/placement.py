@@ -48,6 +48,7 @@ def _known_type(name: str, draft: Draft) -> str:
     why="AWS refuses a type that it does not have for endpoints.",
     source="botocore's service model: ProductionVariantInstanceType",
     remedy="Use a type that AWS has for hosting.",
+    url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariant.html",
 )
 def instance_type(draft: Draft) -> Iterator[Note]:
     """An instance type that AWS does not have for endpoints."""
@@ -67,6 +68,8 @@ def instance_type(draft: Draft) -> Iterator[Note]:
     why="JumpStart has tried the model only on the types that its spec lists.",
     source="JumpStart spec: supported_inference_instance_types",
     remedy="Take one of the listed types, or be ready for surprises.",
+    severity="warning",
+    url="https://github.com/aws/sagemaker-python-sdk",
 )
 def jumpstart_instance(draft: Draft) -> Iterator[Note]:
     """An instance type that JumpStart's spec does not list for the model."""
@@ -85,6 +88,7 @@ def jumpstart_instance(draft: Draft) -> Iterator[Note]:
     why="One model has one image, but JumpStart resolves another image for another family.",
     source="JumpStart spec: hosting_instance_type_variants",
     remedy="List types of families that share an image.",
+    url="https://github.com/aws/sagemaker-python-sdk",
 )
 def instance_families(draft: Draft) -> Iterator[Note]:
     """Instance types for which JumpStart would use different images."""
@@ -103,6 +107,7 @@ def instance_families(draft: Draft) -> Iterator[Note]:
     why="A mismatch crashes before any log line, or sticks in Creating while it is billed.",
     source="SageMaker API: InferenceAmiVersion; drivers 535, 550 (CUDA 12.4), 580 (CUDA 13.0)",
     remedy="Leave placement.inference_ami_version out: the fitting one is chosen.",
+    url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariant.html",
 )
 def host_ami_driver(draft: Draft) -> Iterator[Note]:
     """A host AMI whose driver is too old for the image's CUDA or for the GPU."""
@@ -135,6 +140,8 @@ def host_ami_driver(draft: Draft) -> Iterator[Note]:
     why="AWS's default host has an old driver; a CUDA 13 image crashes on it before any log line.",
     source="SageMaker API: InferenceAmiVersion",
     remedy="Set placement.inference_ami_version to the one that suits the image.",
+    severity="warning",
+    url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariant.html",
 )
 def host_ami_unknown(draft: Draft) -> Iterator[Note]:
     """A GPU instance and an image whose CUDA version its tag does not tell."""
@@ -148,6 +155,7 @@ def host_ami_unknown(draft: Draft) -> Iterator[Note]:
     why="Every GPU of an instance is billed; the engine does not start with more than there are.",
     source="AWS EC2 instance pages; vLLM: tensor x data parallel size",
     remedy="Raise serving.data_parallel_size so that every GPU serves, or take a smaller instance.",
+    url="https://aws.amazon.com/ec2/instance-types/",
 )
 def gpus(draft: Draft) -> Iterator[Note]:
     """GPUs that nothing uses, or more asked for than there are."""
@@ -177,6 +185,8 @@ def gpus(draft: Draft) -> Iterator[Note]:
     source="JumpStart spec of gpt-oss-20b: TENSOR_PARALLEL_DEGREE=8 beside SM_VLLM_TENSOR_PARALLEL_SIZE=1",
     remedy="Nothing breaks: the vLLM image reads only SM_VLLM_TENSOR_PARALLEL_SIZE. Set "
     "serving.env.TENSOR_PARALLEL_DEGREE to the same figure to silence this.",
+    severity="warning",
+    url="https://github.com/aws/sagemaker-python-sdk",
 )
 def tensor_parallel_degree(draft: Draft) -> Iterator[Note]:
     """TENSOR_PARALLEL_DEGREE that contradicts the tensor parallel size."""
@@ -194,6 +204,7 @@ def tensor_parallel_degree(draft: Draft) -> Iterator[Note]:
     why="When the training plan ends, the endpoint stops serving.",
     source="SageMaker API: CapacityReservationConfig (capacity-reservations-only)",
     remedy="Choose max_lifetime_hours within the plan's own end, and list one instance type.",
+    url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariantCapacityReservationConfig.html",
 )
 def capacity_reservation(draft: Draft) -> Iterator[Note]:
     """A reservation, with what it implies."""
@@ -209,6 +220,7 @@ def capacity_reservation(draft: Draft) -> Iterator[Note]:
     why="CreateEndpointConfig fails: local NVMe disks are encrypted in hardware and take no key.",
     source="SageMaker API: CreateEndpointConfig.KmsKeyId and nitro instances with local storage",
     remedy="Leave security.kms_key_id out for this instance type.",
+    url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpointConfig.html",
 )
 def kms_local_storage(draft: Draft) -> Iterator[Note]:
     """A KMS key with an instance type that has local disks."""
@@ -225,6 +237,8 @@ def kms_local_storage(draft: Draft) -> Iterator[Note]:
     why="A container with network can send prompts and answers anywhere, and fetch code.",
     source="SageMaker API: EnableNetworkIsolation",
     remedy="Set security.network_isolation: true; SageMaker itself still fetches the weights.",
+    severity="warning",
+    url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateModel.html",
 )
 def network_isolation(draft: Draft) -> Iterator[Note]:
     """Network isolation turned off."""

@@ -21,6 +21,7 @@ def _fits(draft: Draft) -> bool:
     why="vLLM loads a head of another model or method without a word; only acceptance collapses.",
     source="vLLM: a P-EAGLE head without parallel_drafting is accepted as autoregressive",
     remedy="Choose a head of this model and mode.",
+    url="https://docs.vllm.ai/en/latest/features/spec_decode/",
 )
 def head_fits(draft: Draft) -> Iterator[Note]:
     """A draft head of another target, or trained for another method."""
@@ -49,6 +50,7 @@ def head_fits(draft: Draft) -> Iterator[Note]:
     why="Positions beyond those trained are guesses: they cost verification and are hardly ever accepted.",
     source="model cards of the heads: number of parallel tokens trained",
     remedy="Lower speculation.num_speculative_tokens.",
+    url="https://huggingface.co/amazon",
 )
 def trained_depth(draft: Draft) -> Iterator[Note]:
     """More speculative tokens than the head was trained for."""
@@ -82,6 +84,7 @@ def trained_depth(draft: Draft) -> Iterator[Note]:
     why="A field that does nothing misleads whoever reads the spec.",
     source="this project",
     remedy="Remove the field, or choose mode eagle3 or p-eagle.",
+    severity="info",
 )
 def ignored_speculation(draft: Draft) -> Iterator[Note]:
     """Draft settings beside mode none."""

@@ -1,0 +1,60 @@
+"""A case of a check: what it is shown, and what it must say; nothing where it must be content.
+
+A module beside this one named `*_cases.py` gives a list `CASES`; `tests/core/test_checks.py` runs them all
+and demands one that fails and one that passes of every registered check.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from peagle_sm.core.catalog import Catalog, load_catalog
+from peagle_sm.core.checks import ALL_CHECKS, Check, Note
+from peagle_sm.core.checks.base import SPEC
+from peagle_sm.core.plan import Context
+from peagle_sm.core.resolve import Draft, resolve
+from tests.core.support import AWS, spec_of
+
+
+@dataclass(frozen=True)
+class Case:
+    """``severity`` None: the check must find nothing. ``base`` empty: there is no spec, only a ``fact``."""
+
+    check: str
+    base: str = ""
+    extra: str = ""
+    context: Context = AWS
+    fact: Any = None
+    severity: str | None = None
+    said: str = ""
+    catalog: Catalog | None = None
+
+    @property
+    def fails(self) -> bool:
+        return self.severity is not None
+
+    def draft(self) -> Draft | None:
+        if not self.base:
+            return None
+        return resolve(spec_of(self.base, self.extra), self.context, self.catalog or load_catalog())
+
+    def notes(self) -> list[Note]:
+        check = checks_by_id()[self.check]
+        if check.reads == SPEC:
+            return list(check.look(self.draft()))
+        return list(check.look(self.fact, self.draft()))
+
+
+@cache
+def checks_by_id() -> dict[str, Check]:
+    return {check.id: check for check in ALL_CHECKS}
+
+
+@cache
+def all_cases() -> tuple[Case, ...]:
+    files = sorted(Path(__file__).parent.glob("*_cases.py"))
+    return tuple(case for file in files for case in import_module(f"tests.core.checks.{file.stem}").CASES)
