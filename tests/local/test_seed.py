@@ -91,6 +91,8 @@ def test_jumpstart_s_own_addresses_are_those_of_its_spec() -> None:
         "s3://jumpstart-cache-prod-eu-west-1/openai-reasoning/openai-reasoning-gpt-oss-20b/artifacts/"
         "inference-prepack/v1.0.0/",
         "s3://jumpstart-cache-prod-eu-west-1/lmi-eagle-heads/models/gpt-oss-20b-p-eagle/",
+        "s3://jumpstart-cache-prod-eu-west-1/peagle-sm-local/target/",
+        "s3://jumpstart-cache-prod-eu-west-1/peagle-sm-local/p-eagle/",
     ]
 
 

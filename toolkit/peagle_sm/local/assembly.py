@@ -25,7 +25,7 @@ from peagle_sm.local.control.ai_benchmarks import LOG_GROUP
 from peagle_sm.local.dataplane import DataPlane, Limits
 from peagle_sm.local.engine import EngineLauncher
 from peagle_sm.local.front import Front
-from peagle_sm.local.jumpstart import jumpstart_addresses
+from peagle_sm.local.jumpstart import jumpstart_addresses, lay_catalogue
 from peagle_sm.local.lambdas import InvokeApi, Lambdas
 from peagle_sm.local.launching import Build, Fetch, LazyLauncher, Served, StateBook, UtilisationSampler
 from peagle_sm.local.logs import EndpointLogs
@@ -131,6 +131,7 @@ class Assembly:
         await self._moto.call(show_tags, self._moto, self.control.tagged)
         addresses = jumpstart_addresses(REGION)
         self._seeded = await self._moto.call(seed, self._moto, self._options.weights, addresses)
+        await self._moto.call(lay_catalogue, self._artifacts, REGION)
         log.info("%s", self._seeded.weights)
         me = state.Process.of(os.getpid(), "server")
         if me is None:

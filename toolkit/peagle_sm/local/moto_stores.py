@@ -45,6 +45,10 @@ class Artifacts:
         for name, path in files:
             store.put_object(bucket, f"{prefix}{name}", path.read_bytes())
 
+    def put(self, content: bytes, bucket: str, key: str) -> None:
+        """Put one object."""
+        self._moto.backend("s3").put_object(bucket, key, content)
+
     def exists(self, uri: str) -> bool:
         """Say whether an S3 URI names an object or a prefix with objects."""
         try:
