@@ -70,7 +70,7 @@ def sign(
     scope = f"{amz_date[:8]}/{region}/{service}/aws4_request"
     digest = hashlib.sha256(canonical.encode()).hexdigest()
     text = f"{_ALGORITHM}\n{amz_date}\n{scope}\n{digest}"
-    key = _signing_key(keys.secret_key, amz_date[:8], region, service)
+    key = signing_key(keys.secret_key, amz_date[:8], region, service)
     signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
     del signed["host"]  # the client writes it itself
     signed["authorization"] = (
@@ -80,7 +80,8 @@ def sign(
 
 
 @lru_cache(maxsize=8)
-def _signing_key(secret: str, date: str, region: str, service: str) -> bytes:
+def signing_key(secret: str, date: str, region: str, service: str) -> bytes:
+    """Return the key of one day (``YYYYMMDD``), region and service."""
     key = f"AWS4{secret}".encode()
     for part in (date, region, service, "aws4_request"):
         key = hmac.new(key, part.encode(), hashlib.sha256).digest()
