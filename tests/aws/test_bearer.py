@@ -1,6 +1,6 @@
 """Bearer tokens: the very bytes that the SageMaker SDK makes, and ends that are told truly.
 
-`recorded/bearer_tokens.json` holds what sagemaker-core's own function returned for fixed keys and a fixed time.
+`recorded/bearer_tokens.json` holds what sagemaker-core's own function returned for fixed keys and time.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ Environment (all optional):
         plain              200, JSON that repeats the request (default)
         sse                200, SCRIPT_CHUNKS server-sent events, SCRIPT_CHUNK_DELAY s apart, and [DONE]
         chat               like sse, in the form of chat completions, with a finish reason and the usage
+        say                200 with SCRIPT_BODY to the letter: server-sent events where it begins with `data:`
         status:NNN         that status with SCRIPT_BODY
         cut                like sse, but the connection breaks after SCRIPT_CHUNKS events
         stall              like sse, but after SCRIPT_CHUNKS events it says nothing for SCRIPT_STALL seconds
@@ -77,6 +78,9 @@ class Handler(BaseHTTPRequestHandler):
         elif how == "hang":
             time.sleep(float(script.get("SCRIPT_STALL", "30")))
             self._plain(raw, script)
+        elif how == "say":
+            told = script.get("SCRIPT_BODY", "").encode()
+            self._whole(200, told, "text/event-stream" if told.startswith(b"data:") else "application/json")
         elif how.startswith("status:"):
             body = script.get("SCRIPT_BODY", '{"error": "scripted"}').encode()
             self._whole(int(how.removeprefix("status:")), body)

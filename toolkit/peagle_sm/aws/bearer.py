@@ -123,8 +123,8 @@ def _length(hours: float) -> timedelta:
     length = timedelta(hours=hours) if 0 < hours <= 1e6 else timedelta(0)
     if not timedelta(seconds=1) <= length <= LONGEST:
         raise SpecError(
-            f"a bearer token of {hours:g} hours: found {hours:g}; allowed: a second to 12 hours (AWS's limit).",
-            next_step="Ask for at most 12; a client that runs longer renews its token, as endpoint.openai() does.",
+            f"hours of a bearer token: found {hours:g}; allowed: a second to 12 hours (AWS's limit).",
+            next_step="Ask for at most 12; for longer, renew it, as endpoint.openai() does.",
         )
     return length
 

@@ -41,6 +41,7 @@ from peagle_sm.local.moto_stores import (
     split_s3_uri,
 )
 from peagle_sm.local.moto_tagging import show_tags
+from peagle_sm.local.openai_route import OpenAiRoute
 from peagle_sm.local.paths import weights_dir
 from peagle_sm.local.scheduler import Scheduler
 from peagle_sm.local.seed import Seeded, seed
@@ -92,6 +93,14 @@ class Assembly:
             region=REGION,
             limits=options.limits,
         )
+        self._openai = OpenAiRoute(
+            route=self.control.route,
+            recorder=self._recorder,
+            clock=self._clock,
+            account=ACCOUNT,
+            region=REGION,
+            limits=options.limits,
+        )
         self._lambdas = Lambdas(
             moto=self._moto,
             clock=self._clock,
@@ -113,6 +122,7 @@ class Assembly:
             region=REGION,
             control=self.control.handle,
             runtime=self._data_plane,
+            openai=self._openai,
             admin=self._admin(shutdown).handle,
             cloudformation=self._cloudformation.handle,
             lambdas=InvokeApi(self._lambdas),
@@ -140,6 +150,7 @@ class Assembly:
         known = state.ServerState(port, me, str(state.log_path(port)), embedded=self._options.embedded)
         self._book = StateBook(known)
         await self._data_plane.open()
+        await self._openai.open()
         self._beat = asyncio.create_task(self._beats())
 
     async def close(self) -> None:
@@ -153,6 +164,7 @@ class Assembly:
         await self.control.close()
         await self._launcher.close()
         await self._data_plane.close()
+        await self._openai.close()
         self._moto.close()
 
     def status(self) -> LocalStatus:

@@ -18,6 +18,7 @@ class LocalClock:
     def __init__(self, wall: Callable[[], datetime] = _wall_clock) -> None:
         self._wall = wall
         self._ahead = timedelta()
+        self._before: list[tuple[datetime, timedelta]] = []
 
     def now(self) -> datetime:
         """The local time, aware, in UTC."""
@@ -36,5 +37,11 @@ class LocalClock:
         """
         if seconds < 0:
             raise ValueError(f"the local clock only goes forward: found {seconds} s, allowed is 0 or more")
+        self._before.append((self._wall().astimezone(UTC), self._ahead))
         self._ahead += timedelta(seconds=seconds)
         return self.now()
+
+    def local_time_of(self, real: datetime) -> datetime:
+        """What this clock showed at a real moment: for what was stamped by another clock, such as a token."""
+        ahead = next((ahead for until, ahead in self._before if real < until), self._ahead)
+        return real.astimezone(UTC) + ahead

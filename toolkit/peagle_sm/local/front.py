@@ -37,6 +37,16 @@ class Runtime(Protocol):
         """Answer InvokeEndpointWithResponseStream."""
 
 
+class OpenAi(Protocol):
+    """What answers the OpenAI route of endpoints, which takes bearer tokens and no signatures."""
+
+    def takes(self, request: web.Request) -> bool:
+        """Say whether a request is for the route."""
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer it."""
+
+
 class Invocations(Protocol):
     """What runs Lambda functions."""
 
@@ -56,6 +66,7 @@ class Front:
         region: str,
         control: Control,
         runtime: Runtime,
+        openai: OpenAi,
         admin: Handler,
         cloudformation: Handler,
         lambdas: Invocations,
@@ -67,6 +78,7 @@ class Front:
         self._region = region
         self._control = control
         self._runtime = runtime
+        self._openai = openai
         self._admin = admin
         self._cloudformation = cloudformation
         self._lambdas = lambdas
@@ -90,6 +102,8 @@ class Front:
             )
         if request.path.startswith(admin.PREFIX):
             return await self._admin(request)
+        if self._openai.takes(request):
+            return await self._openai.handle(request)
         caller = awsjson.caller_of(request)
         if request.headers.get("X-Amz-Target", "").startswith(_TARGET):
             return self._refusal(caller) or await self._sagemaker(request)
