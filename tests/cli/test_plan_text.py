@@ -96,6 +96,8 @@ def test_the_plan_as_json() -> None:
                 "message": "7 of 8 GPUs do nothing",
                 "next_step": "Set serving.data_parallel_size: 8.",
                 "source": "instance facts, 2026-11-20",
+                "url": "",
+                "expires": None,
             }
         ],
     }

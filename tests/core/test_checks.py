@@ -54,7 +54,7 @@ def test_a_plain_local_plan_has_nothing_to_complain_about() -> None:
 
 def test_errors_come_first() -> None:
     findings = plan_of(GPT, "serving: {env: {SM_VLLM_PORT: 1}}").findings
-    assert [finding.severity for finding in findings] == ["error", "warning"]
+    assert [finding.severity for finding in findings] == ["error", "warning", "warning"]
 
 
 def test_what_is_the_same_here_as_on_aws_is_not_told() -> None:

@@ -47,11 +47,12 @@ class VersionRange(_Entry):
 
 
 class Floor(_Entry):
-    """The lowest version for something."""
+    """The lowest version for something; from ``expires`` (ISO) on it must be looked at again."""
 
     version: str
     source: str
     date: str | None = None
+    expires: str | None = None
 
 
 class Ami(_Entry):

@@ -23,13 +23,18 @@ class Request:
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check has to say; an "error" stops a deploy."""
+    """What one check has to say; an "error" stops a deploy. ``url`` is the public page behind ``source``.
+
+    An advisory carries the ISO date from which somebody must look whether it still holds.
+    """
 
     check: str
     severity: Severity
     message: str
     next_step: str
     source: str
+    url: str = ""
+    expires: str | None = None
 
 
 @dataclass(frozen=True)

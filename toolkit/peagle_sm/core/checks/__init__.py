@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from peagle_sm.core.checks import (
+    account,
+    advisories,
     engine,
     environment,
+    exposure,
     facts,
+    image,
     lifecycle,
     local,
+    machine,
     money,
     placement,
     roles,
+    settings,
     speculation,
+    supplies,
 )
 from peagle_sm.core.checks.base import SPEC, Check, Fix, Note, check, preflight_check
 from peagle_sm.core.records import Finding
@@ -33,11 +40,18 @@ ALL_CHECKS: tuple[Check, ...] = (
     *local.CHECKS,
     *speculation.CHECKS,
     *engine.CHECKS,
+    *advisories.CHECKS,
+    *image.CHECKS,
     *environment.CHECKS,
+    *settings.CHECKS,
+    *exposure.CHECKS,
     *placement.CHECKS,
     *roles.CHECKS,
     *lifecycle.CHECKS,
     *money.CHECKS,
+    *account.CHECKS,
+    *supplies.CHECKS,
+    *machine.CHECKS,
 )
 
 SPEC_CHECKS = tuple(one for one in ALL_CHECKS if one.reads == SPEC)
@@ -49,7 +63,15 @@ _ORDER = {"error": 0, "warning": 1, "info": 2}
 def run_checks(draft: Draft) -> tuple[Finding, ...]:
     """Run every check; errors come first, otherwise in the order of the checks."""
     findings = [
-        Finding(one.id, note.severity, note.message, note.next_step or one.remedy, one.source)
+        Finding(
+            one.id,
+            note.severity,
+            note.message,
+            note.next_step or one.remedy,
+            one.source,
+            one.url,
+            note.expires.isoformat() if note.expires else None,
+        )
         for one in SPEC_CHECKS
         for note in one.look(draft)
     ]

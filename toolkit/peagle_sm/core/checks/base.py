@@ -19,11 +19,15 @@ Edits = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Note:
-    """What a check found; without a ``next_step`` the check's remedy stands."""
+    """What a check found; without a ``next_step`` the check's remedy stands.
+
+    An advisory ``expires``: from that day on it may no longer hold, and says so.
+    """
 
     severity: Severity
     message: str
     next_step: str = ""
+    expires: date | None = None
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,7 @@ class Check:
 
     ``url`` is the public page behind ``source``, empty where the rule is this project's own. ``severity``
     is the worst that it reports. ``reads`` names the reader whose fact it judges, "spec" for none. ``look``
-    takes the draft, or the fact and the draft. ``expires`` is set for advisories: from that day on it says
-    that somebody must look again. ``needs_spec`` is False where it says something without one.
+    takes the draft, or the fact and the draft. ``needs_spec`` is False where it says something without one.
     """
 
     id: str
@@ -65,7 +68,6 @@ class Check:
     reads: str = SPEC
     needs_spec: bool = True
     fix: Fix | None = None
-    expires: date | None = None
 
 
 def check(
@@ -77,13 +79,12 @@ def check(
     severity: Severity = "error",
     url: str = "",
     fix: Fix | None = None,
-    expires: date | None = None,
 ) -> Callable[[Look], Check]:
     """Make a check of a function over a draft; its docstring is the ``what``."""
 
     def wrap(look: Look) -> Check:
         what = (look.__doc__ or "").strip()
-        return Check(check_id, what, why, source, remedy, look, severity, url, fix=fix, expires=expires)
+        return Check(check_id, what, why, source, remedy, look, severity, url, fix=fix)
 
     return wrap
 

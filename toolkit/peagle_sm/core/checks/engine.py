@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from peagle_sm.core.checks.base import Check, Note, check
 from peagle_sm.core.environment import AUTO_RECOVERY, REQUEST_METRICS, environment, speculative_config
-from peagle_sm.core.images import version_of
 from peagle_sm.core.resolve import Draft
 
 
@@ -122,24 +121,6 @@ def draft_dropped(draft: Draft) -> Iterator[Note]:
         )
 
 
-@check(
-    "advisories",
-    why="Older engines have known holes: a request can kill them or reach into the network.",
-    source="vLLM security advisories, floor 0.33.0 as of November 2026",
-    remedy="Move to an image at or above the floor as soon as AWS publishes one; keep the endpoint private.",
-    severity="warning",
-    url="https://github.com/vllm-project/vllm/security/advisories",
-)
-def advisories(draft: Draft) -> Iterator[Note]:
-    """An engine below the floor of the security advisories."""
-    floor = draft.catalog.images.advisory_floor
-    if draft.image is not None and draft.image.version and draft.image.version < version_of(floor.version):
-        yield Note(
-            "warning",
-            f"vLLM {draft.image.version_text} is below {floor.version}, the floor of its security advisories",
-        )
-
-
 CHECKS: tuple[Check, ...] = (
     image_version,
     flag_versions,
@@ -147,5 +128,4 @@ CHECKS: tuple[Check, ...] = (
     json_quotes,
     supervisor_characters,
     draft_dropped,
-    advisories,
 )

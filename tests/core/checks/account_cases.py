@@ -1,0 +1,102 @@
+"""Facts of an account that each check catches, and facts that it lets pass."""
+
+from __future__ import annotations
+
+from peagle_sm.core.preflight_facts import Guard, Identity, Rights, Role, Taken
+from tests.core.checks.cases import Case
+from tests.core.support import GPT, ROLE
+
+_USER = "arn:aws:iam::123456789012:user/me"
+_ME = Identity("123456789012", _USER, skew_s=0.4)
+_EXECUTION = Role(ROLE, True, ("sagemaker.amazonaws.com",), ("ReadModels",))
+_SCHEDULER = Role(ROLE, True, ("scheduler.amazonaws.com",))
+
+CASES = [
+    Case(
+        "credentials",
+        fact=Identity(problem="No AWS credentials were found.", next_step="Log in."),
+        severity="error",
+        said="No AWS credentials",
+    ),
+    Case("credentials", fact=_ME),
+    Case(
+        "account",
+        GPT,
+        fact=Identity("999999999999", _USER),
+        severity="error",
+        said="found account 123456789012",
+    ),
+    Case("account", GPT, fact=_ME),
+    Case("clock-skew", fact=Identity("1", _USER, skew_s=-301), severity="error", said="301 s behind AWS's"),
+    Case("clock-skew", fact=Identity("1", _USER, skew_s=90), severity="warning", said="90 s ahead of AWS's"),
+    Case("clock-skew", fact=_ME),
+    Case(
+        "caller-rights",
+        GPT,
+        fact=Rights(_USER, ("sagemaker:CreateModel",), ("iam:PassRole",)),
+        severity="error",
+        said="may not iam:PassRole",
+    ),
+    Case("caller-rights", GPT, fact=Rights(_USER, ("sagemaker:CreateModel", "iam:PassRole"))),
+    Case("role-trust", GPT, fact=Role(ROLE, False), severity="error", said="there is no role"),
+    Case(
+        "role-trust",
+        GPT,
+        fact=Role(ROLE, True, ("ec2.amazonaws.com",)),
+        severity="error",
+        said="it trusts ec2.amazonaws.com",
+    ),
+    Case("role-trust", GPT, fact=_EXECUTION),
+    Case(
+        "role-rights",
+        GPT,
+        fact=Rights(ROLE, (), ("ecr:BatchGetImage", "s3:GetObject")),
+        severity="error",
+        said="may not ecr:BatchGetImage, s3:GetObject",
+    ),
+    Case("role-rights", GPT, fact=Rights(ROLE, ("ecr:BatchGetImage", "s3:GetObject"))),
+    Case(
+        "role-too-broad",
+        GPT,
+        fact=Role(ROLE, True, (), ("AmazonSageMakerFullAccess",)),
+        severity="warning",
+        said="carries AmazonSageMakerFullAccess",
+    ),
+    Case("role-too-broad", GPT, fact=_EXECUTION),
+    Case(
+        "scheduler-role-trust",
+        GPT,
+        fact=Role(ROLE, True),
+        severity="error",
+        said="scheduler.amazonaws.com may not assume",
+    ),
+    Case("scheduler-role-trust", GPT, fact=_SCHEDULER),
+    Case(
+        "scheduler-role-rights",
+        GPT,
+        fact=Rights(ROLE, (), ("sagemaker:DeleteEndpoint",)),
+        severity="error",
+        said="may not sagemaker:DeleteEndpoint",
+    ),
+    Case("scheduler-role-rights", GPT, fact=Rights(ROLE, ("sagemaker:DeleteEndpoint",))),
+    Case("guard-installed", fact=Guard(None), severity="error", said="is not installed"),
+    Case("guard-installed", fact=Guard("ROLLBACK_COMPLETE"), severity="error", said="ROLLBACK_COMPLETE"),
+    Case("guard-installed", fact=Guard("CREATE_COMPLETE", "1", "1", works=True)),
+    Case(
+        "guard-current",
+        fact=Guard("CREATE_COMPLETE", "0.1.0", "0.2.0", works=True),
+        severity="warning",
+        said="the guard is 0.1.0; this peagle-sm brings 0.2.0",
+    ),
+    Case("guard-current", fact=Guard("CREATE_COMPLETE", "0.2.0", "0.2.0", works=True)),
+    Case("name-taken", GPT, fact=Taken("InService"), severity="error", said="peagle-sm did not make it"),
+    Case(
+        "name-taken",
+        GPT,
+        fact=Taken("InService", True, "Peagle-demo"),
+        severity="error",
+        said="belongs to the stack Peagle-demo",
+    ),
+    Case("name-taken", GPT, fact=Taken("InService", True)),
+    Case("name-taken", GPT, fact=Taken()),
+]
