@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from urllib3.exceptions import ProtocolError
 
 from peagle_sm.core.errors import PeagleError, StreamError
+from peagle_sm.core.stream_errors import StreamDamaged
 from tests.aws.streams import breaking, cut_at, read, recorded
 
 CHAT = recorded("chat-usage.sse")
@@ -110,9 +111,9 @@ def test_the_figures_of_a_stream() -> None:
     stream = read(parts)
     list(stream)
     told = stream.summary
-    # The clock ticks a millisecond at each chunk, and once more at the end.
-    assert (told.ttft_ms, told.total_ms) == (pytest.approx(1), pytest.approx(4))
-    assert told.otps == pytest.approx(11 / 0.004)
+    # The clock ticks a millisecond at each part, and once more at the end.
+    assert (told.ttft_ms, told.total_ms) == (pytest.approx(1), pytest.approx(6))
+    assert told.otps == pytest.approx(11 / 0.006)
     assert told.tpot_ms == pytest.approx(2 / 10)
     assert told.acceptance is not None
     assert told.acceptance.survival == (0.75, 0.75, 0.25)
@@ -155,7 +156,7 @@ def test_an_error_in_the_stream_is_an_error_even_before_done(document: dict[str,
             ),
             "ModelStreamError: the container closed the connection",
         ),
-        (ReadTimeoutError(endpoint_url="https://x"), "connection broke"),
+        (ReadTimeoutError(endpoint_url="https://x"), "nothing came for 490 s"),
         (ProtocolError("Connection broken: IncompleteRead"), "connection broke"),
         (ConnectionResetError("reset"), "connection broke"),
         (ChecksumMismatch(1, 2), "damaged"),
@@ -183,8 +184,24 @@ def test_a_fault_of_ours_is_not_taken_for_a_broken_stream() -> None:
 
 @pytest.mark.parametrize(
     ("part", "words"),
-    [(b"data: {oops}\n\n", "not JSON"), (b"data: [1]\n\n", "not an object"), (b"data: \xff\n\n", "not JSON")],
+    [
+        (b"data: {oops}\n\n", "not JSON"),
+        (b"data: [1]\n\n", "not an object"),
+        (b"data: \xff\n\n", "not UTF-8"),
+        (b"data: " + b"[" * 100_000 + b"\n\n", "not JSON"),
+        (b'data: {"object": "model"}\n\n', "no completion's"),
+        (b'data: {"choices": [{"text": 7}]}\n\n', "no completion's"),
+        (b'data: {"choices": [{"index": 0}]}\n\n', "no completion's"),
+        (b'data: {"choices": [{"text": "", "finish_reason": 7}]}\n\n', "no completion's"),
+        (b'data: {"choices": [], "usage": {"completion_tokens": "7"}}\n\n', "no completion's"),
+        (b'data: {"choices": [{"text": "\\ud83d"}]}\n\n', "half a character"),
+        (b"dbta: {}\n\n", "of no event"),
+    ],
 )
 def test_what_is_not_an_event_of_a_completion(part: bytes, words: str) -> None:
-    with pytest.raises(StreamError, match=words):
-        list(read([part]))
+    stream = read([_sse(_delta("so far")) + part + _sse(_delta("after", "stop"))])
+    assert next(stream).text == "so far"
+    for _ in range(2):  # it does not pass for an end when it is asked again
+        with pytest.raises(StreamDamaged, match=words) as caught:
+            next(stream)
+        assert caught.value.partial_text == "so far"

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from peagle_sm.aws.parts import TokenLogprob, ToolCall, ToolCallPart, Usage
+
 
 @dataclass(frozen=True)
 class Chunk:
@@ -13,7 +15,8 @@ class Chunk:
 
     ``token_count`` is None when the engine does not say; a chunk may hold several tokens when
     speculating. ``at_ms`` counts from the sending of the request. ``reasoning`` is what a reasoning
-    model thinks before it answers.
+    model thinks before it answers; ``tool_calls`` are pieces, which `TokenStream.tool_calls` joins;
+    ``logprobs`` has one entry a token where they were asked for.
     """
 
     text: str
@@ -21,6 +24,8 @@ class Chunk:
     finish_reason: str | None
     at_ms: float
     reasoning: str = ""
+    tool_calls: tuple[ToolCallPart, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,8 @@ class StreamSummary:
 
     ``ttft_ms``: sending to first text; None when not streamed. ``total_ms``: sending to the end.
     ``otps``: output tokens per second of ``total_ms``. ``tpot_ms``: (last text - first text) /
-    (output tokens - 1); None below two tokens. Token counts come from the engine's ``usage``.
+    (output tokens - 1); None below two tokens. Token counts come from the engine's ``usage``, which is kept
+    whole; None where the engine did not send it.
     """
 
     output_tokens: int | None
@@ -59,6 +65,7 @@ class StreamSummary:
     finish_reason: str | None
     request_id: str
     acceptance: Acceptance | None
+    usage: Usage | None = None
 
     @property
     def acceptance_length(self) -> float | None:
@@ -72,23 +79,34 @@ class StreamSummary:
 
 @dataclass(frozen=True)
 class Completion:
-    """A whole answer; ``raw`` is the engine's own document."""
+    """A whole answer; ``raw`` is the engine's own document (of a stream: the last one with ``usage``)."""
 
     text: str
     finish_reason: str | None
     summary: StreamSummary
     raw: Mapping[str, Any]
     request_id: str
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 def acceptance_of(document: Mapping[str, Any]) -> Acceptance | None:
     """Read vLLM's per-request speculative-decoding metrics (0.32 and later) from a response or last chunk.
 
-    None when they are absent: speculation off, ``n`` above 1, or the flag not set.
+    None when they are absent (speculation off, ``n`` above 1, or the flag not set), or in a form that is not
+    known: vLLM calls them experimental, and an answer is no worse for them.
     """
     told = speculation_in(document)
     if told is None:
         return None
+    try:
+        return _acceptance(told)
+    except (KeyError, OverflowError, TypeError, ValueError):
+        return None
+
+
+def _acceptance(told: Mapping[str, Any]) -> Acceptance:
     histogram = tuple(int(count) for count in told["acceptance_histogram"])
     steps = sum(histogram)
     return Acceptance(
@@ -104,8 +122,8 @@ def acceptance_of(document: Mapping[str, Any]) -> Acceptance | None:
 
 def speculation_in(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The metrics that `acceptance_of` reads, wherever in a response they stand; None without any."""
-    metrics = document.get("metrics") or (document.get("usage") or {}).get("metrics") or {}
-    told = metrics.get("speculative_decoding")
+    metrics = document.get("metrics") or (document.get("usage") or {}).get("metrics")
+    told = metrics.get("speculative_decoding") if isinstance(metrics, Mapping) else None
     return told if isinstance(told, Mapping) else None
 
 
@@ -118,16 +136,9 @@ def error_in(document: Mapping[str, Any]) -> str | None:
     return str(told.get("message", told) if isinstance(told, Mapping) else told)
 
 
-def text_of(choice: Mapping[str, Any]) -> tuple[str, str]:
-    """Return (text, reasoning) of one choice: completion or chat, whole or delta."""
-    if "text" in choice:
-        return choice["text"] or "", ""
-    said = choice.get("delta") or choice.get("message") or {}
-    return said.get("content") or "", said.get("reasoning_content") or said.get("reasoning") or ""
-
-
 def summarise(
-    document: Mapping[str, Any],
+    usage: Usage | None,
+    acceptance: Acceptance | None,
     *,
     finish_reason: str | None,
     request_id: str,
@@ -135,21 +146,21 @@ def summarise(
     first_ms: float | None = None,
     last_ms: float | None = None,
 ) -> StreamSummary:
-    """Make the summary from the document that carries ``usage`` (may be empty) and the times."""
-    usage = document.get("usage") or {}
-    tokens = usage.get("completion_tokens")
+    """Make the summary from the engine's counts and the times."""
+    tokens = None if usage is None else usage.completion_tokens
     otps = tokens / total_ms * 1000 if tokens is not None and total_ms > 0 else None
     tpot = None
     if tokens is not None and tokens > 1 and first_ms is not None and last_ms is not None:
         tpot = (last_ms - first_ms) / (tokens - 1)
     return StreamSummary(
         output_tokens=tokens,
-        prompt_tokens=usage.get("prompt_tokens"),
+        prompt_tokens=None if usage is None else usage.prompt_tokens,
         ttft_ms=first_ms,
         total_ms=total_ms,
         otps=otps,
         tpot_ms=tpot,
         finish_reason=finish_reason,
         request_id=request_id,
-        acceptance=acceptance_of(document),
+        acceptance=acceptance,
+        usage=usage,
     )

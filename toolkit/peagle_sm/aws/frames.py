@@ -13,13 +13,14 @@ from struct import Struct
 from zlib import crc32
 
 MAX_FRAME_BYTES = 24 * 1024 * 1024  #: the specification's limit on a message is 16 MiB of payload
+MAX_HEADER_BYTES = 128 * 1024  #: the specification's limit
 
 _PRELUDE = Struct("!III")
 _CRC = Struct("!I")
 _FRAME_OVERHEAD = 16
 #: Bytes of a header's value by its type; None: a length of two bytes comes first.
 _VALUE_BYTES: dict[int, int | None] = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 6: None, 7: None, 8: 8, 9: 16}
-_PAYLOAD_EVENT = "event"
+_PAYLOAD_EVENT = "PayloadPart"
 #: Headers that were read before: all payload parts of a service have the same.
 _PAYLOAD_HEADERS: set[bytes] = set()
 
@@ -32,12 +33,16 @@ class FrameError(ValueError):
 
 
 class FrameException(Exception):
-    """The service ended the stream with an exception message: ``name`` and what it says."""
+    """The service ended the stream with an exception message: ``name``, what it says, and its ErrorCode.
 
-    def __init__(self, name: str, message: str) -> None:
-        super().__init__(f"{name}: {message}")
+    ``message`` begins with the code where there is one.
+    """
+
+    def __init__(self, name: str, message: str, error_code: str = "") -> None:
+        self.message = f"{error_code}: {message}" if error_code else message
+        super().__init__(f"{name}: {self.message}")
         self.name = name
-        self.message = message
+        self.error_code = error_code
 
 
 class FrameDecoder:
@@ -45,7 +50,8 @@ class FrameDecoder:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._rest = b""
+        self._rest = bytearray()
+        self._wanted = 0  #: bytes of the message that `_rest` begins, as far as is known
 
     @property
     def is_whole(self) -> bool:
@@ -56,42 +62,72 @@ class FrameDecoder:
         """Return the payloads that ``parts`` complete, and the error that came after them, if any."""
         payloads: list[Timed] = []
         for part, at in parts:
-            data = self._rest + part if self._rest else part
-            try:
-                used = self._take(data, at, payloads)
-            except (FrameError, FrameException) as error:
+            found, error = self.take(part)
+            payloads += [(payload, at) for payload in found]
+            if error is not None:
                 return payloads, error
-            self._rest = data[used:]
         return payloads, None
 
-    def _take(self, data: bytes, at: float, payloads: list[Timed]) -> int:
+    def take(self, part: bytes) -> tuple[list[bytes], Exception | None]:
+        """As `feed`, for one part without its time."""
+        payloads: list[bytes] = []
+        rest = self._rest
+        if rest:
+            rest += part
+            if len(rest) < self._wanted:  # so that a large message in small parts is copied once
+                return payloads, None
+            part = bytes(rest)
+            rest.clear()
+        try:
+            used = self._split(part, payloads)
+        except (FrameError, FrameException) as error:
+            return payloads, error
+        if used != len(part):
+            rest += part[used:]
+        return payloads, None
+
+    def _split(self, data: bytes, payloads: list[bytes]) -> int:
         start, size = 0, len(data)
+        self._wanted = 12
         while size - start >= 12:
             total, header_bytes, prelude_crc = _PRELUDE.unpack_from(data, start)
             if crc32(data[start : start + 8]) != prelude_crc:
                 raise FrameError("a message's prelude has a bad checksum")
-            if not _FRAME_OVERHEAD + header_bytes <= total <= MAX_FRAME_BYTES:
+            if (
+                not _FRAME_OVERHEAD + header_bytes <= total <= MAX_FRAME_BYTES
+                or header_bytes > MAX_HEADER_BYTES
+            ):
                 raise FrameError(f"a message says that it has {total:,} bytes, {header_bytes:,} of headers")
             end = start + total
             if end > size:
+                self._wanted = total
                 break
             if crc32(data[start : end - 4]) != _CRC.unpack_from(data, end - 4)[0]:
                 raise FrameError("a message has a bad checksum")
             headers_end = start + 12 + header_bytes
             payload = data[headers_end : end - 4]
-            self._check_kind(data[start + 12 : headers_end], payload)
-            payloads.append((payload, at))
+            headers = data[start + 12 : headers_end]
+            if headers in _PAYLOAD_HEADERS or _holds_payload(headers, payload):
+                payloads.append(payload)
             start = end
         return start
 
-    def _check_kind(self, headers: bytes, payload: bytes) -> None:
-        if headers in _PAYLOAD_HEADERS:
-            return
-        named = parse_headers(headers)
-        if named.get(":message-type") != _PAYLOAD_EVENT:
-            raise _exception(named, payload)
-        if len(_PAYLOAD_HEADERS) < 16:
-            _PAYLOAD_HEADERS.add(headers)
+
+def _holds_payload(headers: bytes, payload: bytes) -> bool:
+    """Whether a message is a part of the answer; a new kind of event, as AWS may add, is not.
+
+    Raises:
+        FrameError: the headers cannot be read.
+        FrameException: it is an exception or an error.
+    """
+    named = parse_headers(headers)
+    if named.get(":message-type") != "event":
+        raise _exception(named, payload)
+    if named.get(":event-type") != _PAYLOAD_EVENT:
+        return False
+    if len(_PAYLOAD_HEADERS) < 16:
+        _PAYLOAD_HEADERS.add(headers)
+    return True
 
 
 def parse_headers(data: bytes) -> dict[str, str]:
@@ -132,5 +168,4 @@ def _exception(headers: dict[str, str], payload: bytes) -> FrameException:
     if not isinstance(told, dict):
         return FrameException(name, str(told)[:200])
     message = str(told.get("Message") or told.get("message") or told)
-    code = told.get("ErrorCode")
-    return FrameException(name, f"{code}: {message}" if code else message)
+    return FrameException(name, message, str(told.get("ErrorCode") or ""))

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from peagle_sm.aws.errors import aws_errors
-from peagle_sm.aws.figures import Acceptance, Chunk, Completion, StreamSummary, summarise, text_of
+from peagle_sm.aws.figures import (
+    Acceptance,
+    Chunk,
+    Completion,
+    StreamSummary,
+    acceptance_of,
+    summarise,
+)
+from peagle_sm.aws.parts import TokenLogprob, ToolCall, ToolCallPart, ToolCalls, Usage, said_in, usage_of
+from peagle_sm.aws.patience import Patience
 from peagle_sm.aws.refusals import Asked, refusal, request_id_of
 from peagle_sm.aws.session import Session
+from peagle_sm.aws.sources import Source, source_of
 from peagle_sm.aws.stream import TokenStream
 from peagle_sm.core.errors import ServiceFault, SpecError
 
@@ -20,7 +30,12 @@ __all__ = [
     "Chunk",
     "Completion",
     "StreamSummary",
+    "TokenLogprob",
     "TokenStream",
+    "ToolCall",
+    "ToolCallPart",
+    "Usage",
+    "check_size",
     "invoke",
     "request_body",
     "stream",
@@ -78,11 +93,16 @@ def request_body(
             f"the request body cannot be written as JSON: {error}",
             next_step="Use text, numbers, true/false, lists and mappings only.",
         ) from error
-    _check_size(encoded)
+    check_size(encoded)
     return encoded
 
 
-def _check_size(body: bytes) -> None:
+def check_size(body: bytes) -> None:
+    """Refuse a body that SageMaker would refuse.
+
+    Raises:
+        SpecError: it is over the limit.
+    """
     if len(body) > BODY_LIMIT_BYTES:
         raise SpecError(
             f"the request body has {len(body):,} bytes; allowed: {BODY_LIMIT_BYTES:,} (SageMaker's limit).",
@@ -108,7 +128,7 @@ def invoke(
             named for an endpoint that runs a model.
         ServiceFault: the engine failed, endpoint or component is not in service, or no answer came.
     """
-    _check_size(body)
+    check_size(body)
     started = monotonic()
     answer = _send(session, "invoke_endpoint", endpoint, body, component)
     with aws_errors("InvokeEndpoint", session.local_url):
@@ -118,7 +138,8 @@ def invoke(
     try:
         document = json.loads(content)
         choice = document["choices"][0]
-        text, _ = text_of(choice)
+        text, reasoning, calls, logprobs = said_in(choice)
+        usage = usage_of(document["usage"]) if document.get("usage") else None
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ServiceFault(
             f"InvokeEndpoint: the answer is not an OpenAI completion: {content[:200]!r}",
@@ -128,8 +149,13 @@ def invoke(
             next_step="Check that the endpoint runs a vLLM image, with `peagle-sm status`.",
         ) from error
     reason = choice.get("finish_reason")
-    summary = summarise(document, finish_reason=reason, request_id=request_id, total_ms=total_ms)
-    return Completion(text, reason, summary, document, request_id)
+    summary = summarise(
+        usage, acceptance_of(document), finish_reason=reason, request_id=request_id, total_ms=total_ms
+    )
+    joined = ToolCalls()
+    for call in calls:
+        joined.add(call)
+    return Completion(text, reason, summary, document, request_id, reasoning, joined.all(), logprobs)
 
 
 def stream(
@@ -139,45 +165,49 @@ def stream(
     monotonic: Callable[[], float] = time.monotonic,
     *,
     component: str | None = None,
+    patience: Patience | None = None,
 ) -> TokenStream:
-    """Send one request and return its answer as it comes; errors as `invoke`, then `StreamError`."""
-    _check_size(body)
-    started = monotonic()
-    answer = _send(session, "invoke_endpoint_with_response_stream", endpoint, body, component)
-    events = answer["Body"]
-    return TokenStream(
-        _payload(events),
-        request_id=request_id_of(answer),
-        started=started,
-        monotonic=monotonic,
-        close=getattr(events, "close", lambda: None),
-    )
+    """Send one request and return its answer as it comes; errors as `invoke`, then `StreamError`.
 
-
-def stream_parts(
-    session: Session, endpoint: str, body: bytes, *, component: str | None = None
-) -> Iterator[bytes]:
-    """Send one request and return the bytes of its stream, cut anywhere; errors as `invoke`.
-
-    For what a `TokenStream` leaves out: tool calls, token ids.
+    Raises:
+        StreamStalled: not even the response's headers came in time.
     """
-    answer = _send(session, "invoke_endpoint_with_response_stream", endpoint, body, component)
-    return _payload(answer["Body"])
+    check_size(body)
+    started = monotonic()
+    waiting = patience or Patience()
+    source, request_id = stream_source(session, endpoint, body, component=component, patience=waiting)
+    return TokenStream(source, request_id=request_id, started=started, monotonic=monotonic, patience=waiting)
 
 
-def _payload(events: Any) -> Iterator[bytes]:
-    for event in events:
-        part = event.get("PayloadPart")
-        if part is not None:
-            yield part.get("Bytes", b"")
+def stream_source(
+    session: Session,
+    endpoint: str,
+    body: bytes,
+    *,
+    component: str | None = None,
+    patience: Patience | None = None,
+) -> tuple[Source, str]:
+    """Send one request and return the bytes of its stream, and the request's id; errors as `stream`.
+
+    For what a `TokenStream` leaves out, such as token ids; `aws.events` reads them.
+    """
+    answer = _send(
+        session, "invoke_endpoint_with_response_stream", endpoint, body, component, patience or Patience()
+    )
+    return source_of(answer["Body"]), request_id_of(answer)
 
 
 def _send(
-    session: Session, operation: str, endpoint: str, body: bytes, component: str | None
+    session: Session,
+    operation: str,
+    endpoint: str,
+    body: bytes,
+    component: str | None,
+    patience: Patience | None = None,
 ) -> Mapping[str, Any]:
-    from botocore.exceptions import ClientError
+    from botocore.exceptions import ClientError, ReadTimeoutError
 
-    client = session.client("sagemaker-runtime")
+    client = session.runtime_client(None if patience is None else patience.silence_s)
     streamed = operation.endswith("stream")
     name = "InvokeEndpointWithResponseStream" if streamed else "InvokeEndpoint"
     send = client.invoke_endpoint_with_response_stream if streamed else client.invoke_endpoint
@@ -189,4 +219,8 @@ def _send(
             )
         except ClientError as error:
             raise refusal(error, Asked(session, name, endpoint, component)) from error
+        except ReadTimeoutError as error:
+            if patience is None:
+                raise
+            raise patience.silent() from error
     return answer

@@ -28,6 +28,7 @@ RUNTIME_READ_TIMEOUT_S = 490
 LAMBDA_READ_TIMEOUT_S = 300
 _READ_TIMEOUTS_S = {"sagemaker-runtime": RUNTIME_READ_TIMEOUT_S, "lambda": LAMBDA_READ_TIMEOUT_S}
 ADMIN_TIMEOUT_S = 10
+_IMPATIENT_CLIENTS = 4
 # The Price List API answers in three regions, each for all; botocore's endpoint data lists them.
 _PRICE_REGION = "us-east-1"
 _NEAR_PRICE_REGIONS = {"ap": "ap-south-1", "eu": "eu-central-1"}
@@ -69,7 +70,7 @@ class Session:
         """Use `make_session` or `from_boto3` instead."""
         self._boto3 = boto3_session
         self._clock = clock or _utc_now
-        self._clients: dict[tuple[str, str], Any] = {}
+        self._clients: dict[tuple[str, ...], Any] = {}
         self._account: str | None = None
         self.region = region
         self.local = local
@@ -103,6 +104,19 @@ class Session:
         attempts = 1 if service == "sagemaker-runtime" else 2 if self.is_local else 5
         return self._client(service, attempts)
 
+    def runtime_client(self, read_timeout_s: float | None = None) -> Any:
+        """Return a client of SageMaker's data plane that waits ``read_timeout_s`` for the next byte.
+
+        botocore has no timeouts of a request, only those of a client; few are kept, the latest ones.
+        """
+        if read_timeout_s in (None, RUNTIME_READ_TIMEOUT_S):
+            return self.client("sagemaker-runtime")
+        client = self._client("sagemaker-runtime", 1, read_timeout_s)
+        impatient = [key for key in self._clients if len(key) > 2]
+        for key in impatient[:-_IMPATIENT_CLIENTS]:
+            del self._clients[key]
+        return client
+
     def creating_client(self, service: str) -> Any:
         """Return a client that never repeats a call by itself.
 
@@ -111,8 +125,10 @@ class Session:
         """
         return self._client(service, 1)
 
-    def _client(self, service: str, attempts: int) -> Any:
-        key = (service, str(attempts))
+    def _client(self, service: str, attempts: int, read_timeout_s: float | None = None) -> Any:
+        key: tuple[str, ...] = (service, str(attempts))
+        if read_timeout_s is not None:
+            key += (str(read_timeout_s),)
         if key not in self._clients:
             from botocore.config import Config
 
@@ -122,7 +138,7 @@ class Session:
                 "user_agent_extra": USER_AGENT,
             }
             if service in _READ_TIMEOUTS_S:
-                options["read_timeout"] = _READ_TIMEOUTS_S[service]
+                options["read_timeout"] = read_timeout_s or _READ_TIMEOUTS_S[service]
             if self.local is not None:
                 # Path-style S3 and no proxy: both would take the call away from this machine.
                 options |= {"s3": {"addressing_style": "path"}, "proxies": {}}

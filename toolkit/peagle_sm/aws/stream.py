@@ -1,74 +1,71 @@
-"""From the parts of a response stream to typed chunks; every way to end early is a StreamError."""
+"""A response stream read without asyncio; every way to end early is a `StreamError`."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from typing import Any
+import contextlib
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 
-from peagle_sm.aws.figures import Chunk, StreamSummary, error_in, summarise, text_of
-from peagle_sm.aws.sse import EventTooLarge, SseParser
-from peagle_sm.core.errors import PeagleError, StreamError
+from peagle_sm.aws.assembly import Assembler
+from peagle_sm.aws.figures import Chunk
+from peagle_sm.aws.patience import DRAIN_S, Deadline, Patience
+from peagle_sm.aws.sources import Source
+from peagle_sm.aws.streamed import StreamedAnswer
+from peagle_sm.core.errors import StreamError
+from peagle_sm.core.stream_errors import ModelStreamFailed, StreamCut, StreamDamaged
 
-_CUT_STEP = "The text so far is in partial_text; send the request again for a whole answer."
 
-
-class TokenStream(Iterator[Chunk]):
-    """The chunks of one answer, then its `summary`.
+class TokenStream(StreamedAnswer, Iterator[Chunk]):
+    """The chunks of one answer, then its `summary` and `completion`.
 
     It never repeats a request: after the first byte a repetition would be another answer.
 
     Raises:
-        StreamError: while iterating: the stream was cut, carried an error, or is not what it should be.
+        StreamError: while iterating, after all chunks that came before: `StreamCut`, `StreamStalled`,
+            `StreamDamaged`, `StreamTooLarge`, `ModelStreamFailed` or `StreamReportedError`.
     """
 
     def __init__(
         self,
-        parts: Iterable[bytes],
+        source: Source | Iterable[bytes],
         *,
         request_id: str = "",
         started: float,
         monotonic: Callable[[], float],
-        close: Callable[[], None] = lambda: None,
+        patience: Patience | None = None,
+        assembler: Assembler | None = None,
     ) -> None:
-        """Read ``parts`` (bytes cut anywhere); ``started`` is ``monotonic()`` when the request was sent."""
+        """Read ``source`` (bytes cut anywhere); ``started`` is ``monotonic()`` when the request was sent."""
+        chosen = source if isinstance(source, Source) else Source(iter(source))
+        super().__init__(assembler or Assembler(framed=chosen.framed), monotonic, started)
         self.request_id = request_id
-        self.text = ""
-        self._parts = parts
-        self._started = started
-        self._monotonic = monotonic
-        self._close = close
-        self._finish_reason: str | None = None
-        self._done = False
-        self._usage: Mapping[str, Any] = {}
-        self._counted = 0
-        self._first_ms: float | None = None
-        self._last_ms: float | None = None
-        self._summary: StreamSummary | None = None
-        self._chunks = self._read()
+        self._source = chosen
+        self._patience = patience or Patience()
+        self._ready: deque[Chunk] = deque()
+        self._closed = False
+        self._error: StreamError | None = None
+        self._deadline: Deadline | None = None
+        if chosen.interrupt is not None:
+            left = self._patience.total_s - (monotonic() - started)
+            self._deadline = Deadline(max(left, 0.0), chosen.interrupt)
+            weakref.finalize(self, self._deadline.cancel)
 
     def __next__(self) -> Chunk:
         """Return the next chunk."""
-        return next(self._chunks)
-
-    @property
-    def summary(self) -> StreamSummary:
-        """The figures; there are none before the end.
-
-        Raises:
-            PeagleError: the stream has not been read to its end.
-        """
-        if self._summary is None:
-            raise PeagleError(
-                "The stream has not ended, so there is no summary yet.",
-                next_step="Read all chunks first: `for chunk in stream: …`.",
-            )
-        return self._summary
+        ready = self._ready
+        while not ready:
+            self._read()
+        return ready.popleft()
 
     def close(self) -> None:
-        """Stop reading and drop the connection."""
-        self._chunks.close()
-        self._close()
+        """Stop reading and free the connection, from any thread; the engine then drops the request."""
+        self._closed = True
+        self._ready.clear()
+        self._stop_counting()
+        if self._source.interrupt is not None:
+            self._source.interrupt()  # a read that is blocked in another thread holds a lock on the rest
+        self._source.close()
 
     def __enter__(self) -> TokenStream:
         """Return itself."""
@@ -78,118 +75,93 @@ class TokenStream(Iterator[Chunk]):
         """Close."""
         self.close()
 
-    def _now_ms(self) -> float:
-        return (self._monotonic() - self._started) * 1000
-
-    def _read(self) -> Generator[Chunk, None, None]:
-        parser = SseParser()
-        for part in self._bytes():
-            if self._done:
-                continue  # read to the end, so that the connection can be used again
-            yield from self._chunks_of(self._fed(parser, part))
-        if not self._done:
-            yield from self._chunks_of(parser.finish(), at_end=True)
-        if not self._done and self._finish_reason is None:
-            raise self._error("The stream ended before the answer did: no finish_reason and no [DONE] came.")
-        if self._summary is None:
-            self._conclude()
-
-    def _bytes(self) -> Iterator[bytes]:
-        from botocore.exceptions import BotoCoreError, ClientError
-        from urllib3.exceptions import HTTPError
-
+    def _read(self) -> None:
+        """Take one part; StopIteration at the end of a whole answer."""
+        assembler = self._assembler
+        if self._error is not None:
+            raise self._error
+        if self._closed:
+            raise StopIteration
+        if assembler.done:
+            self._drain()
+            self._stop_counting()
+            raise StopIteration
         try:
-            yield from self._parts
+            part = next(self._source.parts)
+        except StopIteration:
+            self._ready += assembler.finish(self._now_ms())
+            self._settle(at_end=True)
+            return
         except Exception as error:
-            if self._done:
-                return  # the answer is whole; what breaks after it does not matter
-            if isinstance(error, ClientError):  # an exception frame: ModelStreamError, InternalStreamFailure
-                told = error.response.get("Error", {})
-                message = f"The stream broke: {told.get('Code') or 'error'}: {told.get('Message') or error}"
-            elif isinstance(error, BotoCoreError | HTTPError | OSError):
-                message = f"The connection broke in the middle of the stream: {error}"
-            elif type(error).__module__ == "botocore.eventstream":
-                # Its ParserErrors (bad checksum, bad lengths) have no base in common with BotoCoreError.
-                message = f"The stream is damaged: {error}"
-            else:
+            problem = self._problem(error)
+            if problem is None:
                 raise
-            raise self._error(message) from error
-
-    def _fed(self, parser: SseParser, part: bytes) -> list[bytes]:
-        try:
-            return parser.feed(part)
-        except EventTooLarge as error:
-            self._close()
-            raise self._error(f"The stream was dropped: {error}.") from error
-
-    def _chunks_of(self, events: list[bytes], at_end: bool = False) -> Iterator[Chunk]:
-        for event in events:
-            if self._done:
-                return
-            if event.strip() == b"[DONE]":
-                self._done = True
-                self._conclude()
-                return
-            chunk = self._chunk(self._document(event, at_end))
-            if chunk is not None:
-                yield chunk
-
-    def _document(self, event: bytes, at_end: bool) -> Mapping[str, Any]:
-        try:
-            document = json.loads(event.decode("utf-8"))
-        except ValueError as error:
-            if at_end:
-                raise self._error("The stream was cut in the middle of an event.") from error
-            raise self._error(f"The stream holds an event that is not JSON: {event[:200]!r}") from error
-        if not isinstance(document, Mapping):
-            raise self._error(f"The stream holds an event that is not an object: {event[:200]!r}")
-        told = error_in(document)
-        if told is not None:
-            raise self._error(f"The engine reported an error in the stream: {told}")
-        return document
-
-    def _chunk(self, document: Mapping[str, Any]) -> Chunk | None:
-        usage = document.get("usage")
-        if usage:
-            self._usage = document
-        choices = document.get("choices") or []
-        if not choices:
-            return None
-        choice = choices[0]
-        text, reasoning = text_of(choice)
-        self._finish_reason = choice.get("finish_reason") or self._finish_reason
+            problem.__cause__ = error
+            assembler.fail(problem)
+            self._settle()
+            return
         at_ms = self._now_ms()
-        if text or reasoning:
-            self._first_ms = at_ms if self._first_ms is None else self._first_ms
-            self._last_ms = at_ms
-            self.text += text
-        elif not choice.get("finish_reason"):
-            return None  # the role that opens a chat answer
-        return Chunk(text, self._tokens_in(choice, usage), choice.get("finish_reason"), at_ms, reasoning)
+        self._ready += assembler.feed(part, at_ms)
+        if at_ms > self._patience.total_s * 1000:
+            assembler.fail(self._patience.too_long())
+        if assembler.over:
+            self._settle()
 
-    def _tokens_in(self, choice: Mapping[str, Any], usage: Any) -> int | None:
-        if isinstance(choice.get("token_ids"), list):
-            return len(choice["token_ids"])
-        if isinstance(usage, Mapping) and isinstance(usage.get("completion_tokens"), int):
-            before, self._counted = self._counted, usage["completion_tokens"]
-            return self._counted - before
+    def _settle(self, *, at_end: bool = False) -> None:
+        """The answer is whole, or something is wrong with it."""
+        problem = self._assembler.problem
+        if problem is None:
+            self._conclude()
+            if at_end:
+                self._closed = True
+                self._stop_counting()
+            return
+        self._error = self._told(problem)
+        self._stop_counting()
+        self._free()
+
+    def _stop_counting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def _free(self) -> None:
+        """Give the connection up."""
+        with contextlib.suppress(Exception):
+            self._source.close()
+
+    def _drain(self) -> None:
+        """Read to the end of the response, so that its connection can be used again; not for long."""
+        self._closed = True
+        began = self._monotonic()
+        if self._deadline is not None:
+            self._deadline.shorten(DRAIN_S)
+        with contextlib.suppress(Exception):  # the answer is whole; what breaks after it does not matter
+            while next(self._source.parts, None) is not None:
+                if self._monotonic() - began > DRAIN_S:
+                    break
+            else:
+                return
+        self._free()
+
+    def _problem(self, error: Exception) -> StreamError | None:
+        """What an error of the transport means; None for one that is no transport's."""
+        from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.exceptions import ReadTimeoutError as BotocoreTimeout
+        from urllib3.exceptions import HTTPError, ReadTimeoutError
+
+        if self._closed:
+            return StreamCut("The stream was closed by this program while it was being read.")
+        if self._deadline is not None and self._deadline.passed:
+            return self._patience.too_long()
+        if isinstance(error, ReadTimeoutError | BotocoreTimeout):
+            return self._patience.silent()
+        if isinstance(error, ClientError):  # an exception message, decoded by botocore
+            told = error.response.get("Error", {})
+            name = str(told.get("Code") or "error")
+            return ModelStreamFailed(f"The stream broke: {name}: {told.get('Message') or error}", name=name)
+        if isinstance(error, BotoCoreError | HTTPError | OSError):
+            return StreamCut(f"The connection broke in the middle of the stream: {error}")
+        if type(error).__module__ == "botocore.eventstream":
+            # Its ParserErrors (bad checksum, bad lengths) have no base in common with BotoCoreError.
+            return StreamDamaged(f"The stream is damaged: {error}.")
         return None
-
-    def _conclude(self) -> None:
-        self._summary = summarise(
-            self._usage,
-            finish_reason=self._finish_reason,
-            request_id=self.request_id,
-            total_ms=self._now_ms(),
-            first_ms=self._first_ms,
-            last_ms=self._last_ms,
-        )
-
-    def _error(self, message: str) -> StreamError:
-        return StreamError(
-            message,
-            partial_text=self.text,
-            request_id=self.request_id,
-            next_step=_CUT_STEP,
-            details={"partial_text": self.text, "request_id": self.request_id},
-        )

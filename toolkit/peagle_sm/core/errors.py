@@ -10,7 +10,7 @@
     ├── ServiceFault (6)       AWS answered with a fault, or did not answer
     ├── EndpointFailed (7)     the endpoint did not come up, or rolled back; it was cleaned up
     ├── BillableLeft (8)       something billable may remain
-    ├── StreamError (9)        a stream was cut or carried an error
+    ├── StreamError (9)        a stream was cut or carried an error (its kinds: stream_errors.py)
     ├── EngineError (10)       a local engine or server could not start
     ├── GuardMissing (11)      no guard is installed that would turn an idle endpoint off
     ├── OutputsDiffer (12)     verify: the answers are not the target's own

@@ -12,7 +12,7 @@ from typing import Any
 
 from peagle_sm.aws.figures import error_in
 from peagle_sm.aws.frames import FrameDecoder, FrameException, Timed
-from peagle_sm.aws.sse import EventTooLarge
+from peagle_sm.aws.sse import SseError
 from peagle_sm.measure.load.events import TimedEvents
 
 #: Parts that are best read together: fewer cost more CPU a chunk, more hold the event loop longer.
@@ -68,7 +68,7 @@ class AnswerReader:
             payloads, problem = self._frames.feed(parts)
         try:
             self._take(self._events.feed(payloads))
-        except EventTooLarge as error:
+        except SseError as error:
             problem = error
         if problem is not None and not self.broken and not self._done:
             self._error = _named(problem)
@@ -87,7 +87,10 @@ class AnswerReader:
     def finish(self, at: float, *, sent: float) -> Answer:
         """The answer to the request of ``sent`` has ended at ``at``: return its figures."""
         if self._error is None and not self._done:
-            self._take(self._events.finish(at), at_end=True)
+            try:
+                self._take(self._events.finish(at), at_end=True)
+            except SseError as cut:
+                self._error = ("StreamError", f"the stream was cut in the middle of an event: {cut}")
         if self._error is None:
             self._judge()
         error, message = self._error or (None, None)

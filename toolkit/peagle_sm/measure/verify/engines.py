@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any, Protocol
 
-from peagle_sm.aws.figures import error_in
-from peagle_sm.aws.runtime import request_body, stream_parts
+from peagle_sm.aws.events import EventReader
+from peagle_sm.aws.runtime import request_body, stream_source
 from peagle_sm.aws.session import RUNTIME_READ_TIMEOUT_S, Session
-from peagle_sm.aws.sse import SseParser
 from peagle_sm.core.errors import NotFound, ServiceFault, SpecError, StreamError
+from peagle_sm.core.stream_errors import StreamCut, with_what_came
 from peagle_sm.measure.bare_server import opener_for
 from peagle_sm.measure.verify.answers import Answer, join_stream, parse_answer
 from peagle_sm.service import Endpoint, connect
@@ -57,10 +57,13 @@ class EndpointEngine:
     def stream(self, body: Body) -> list[Mapping[str, Any]]:
         """See `Engine`; all events, since tool calls and token ids are not in the toolkit's own chunks."""
         encoded = request_body(body, None, None, {}, streamed=True)
-        return self._sender.send(
-            lambda named: read_events(stream_parts(self._session, self.name, encoded, component=named)),
-            self._component,
+        source, request_id = self._sender.send(
+            lambda named: stream_source(self._session, self.name, encoded, component=named), self._component
         )
+        try:
+            return read_events(source.parts, framed=source.framed, request_id=request_id)
+        finally:
+            source.close()
 
 
 class UrlEngine:
@@ -110,40 +113,27 @@ class UrlEngine:
             ) from error
 
 
-def read_events(parts: Iterator[bytes]) -> list[Mapping[str, Any]]:
-    """The JSON events of a stream up to [DONE].
+def read_events(parts: Iterable[bytes], *, framed: bool = False, request_id: str = "") -> list[Body]:
+    """The JSON events of a stream up to [DONE]; ``framed``: inside AWS's event-stream messages.
 
     Raises:
         StreamError: it broke, carries an error, or ended before [DONE] and before a finish_reason.
     """
-    parser, found = SseParser(), list[Mapping[str, Any]]()
+    reader, found = EventReader(framed=framed), list[Body]()
     try:
         for part in parts:
-            for event in parser.feed(part):
-                if event.strip() == b"[DONE]":
-                    return found
-                found.append(_document(event))
+            found += reader.feed(part)
+            if reader.done or reader.problem is not None:
+                break
     except StreamError:
         raise
     except Exception as error:  # whatever the transport raises in mid-stream, the answer is cut
-        raise _cut(found, f"the stream broke: {error}") from error
-    if join_stream(found).finish_reason is None:
-        raise _cut(found, "the stream ended before the answer did: no finish_reason and no [DONE] came")
+        broken = StreamCut(f"the stream broke: {error}")
+        raise with_what_came(broken, join_stream(found).text, request_id) from error
+    found += reader.finish(finished=join_stream(found).finish_reason is not None)
+    if reader.problem is not None:
+        raise with_what_came(reader.problem, join_stream(found).text, request_id)
     return found
-
-
-def _document(event: bytes) -> Mapping[str, Any]:
-    document = json.loads(event)
-    if not isinstance(document, Mapping):
-        raise StreamError(f"an event of the stream is no object: {event[:300].decode(errors='replace')}")
-    told = error_in(document)
-    if told is not None:
-        raise StreamError(f"the engine reported an error in the stream: {told}")
-    return document
-
-
-def _cut(found: Sequence[Mapping[str, Any]], message: str) -> StreamError:
-    return StreamError(message, partial_text=join_stream(found).text)
 
 
 def ask_all(
