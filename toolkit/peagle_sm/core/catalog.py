@@ -72,7 +72,11 @@ class HeadEntry(_Entry):
 
 
 class JumpStartEntry(_Entry):
-    """What JumpStart's own spec deploys for a model."""
+    """What JumpStart's own spec deploys for a model: from the catalogue, or ``locked`` by `peagle.lock`.
+
+    A lock has whole addresses (``target_uri``, ``draft_uri``, images without {registry}), the catalogue
+    keys of the region's public bucket. ``messages`` are AWS's own words about the model.
+    """
 
     jumpstart_model_id: str
     version: str
@@ -93,6 +97,31 @@ class JumpStartEntry(_Entry):
     environment: Mapping[str, str]
     speculative_config: str
     instance_environment: Mapping[str, Mapping[str, str]]
+    locked: bool = False
+    target_uri: str | None = None
+    draft_uri: str | None = None
+    deprecated: bool = False
+    vulnerabilities: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
+
+    def image_for(self, instance_type: str) -> str:
+        """Return the image of an instance type; {registry} in it stands for the region's registry."""
+        of_family = self.family_images.get(instance_type.removeprefix("ml.").partition(".")[0], self.image)
+        return self.family_images.get(instance_type, of_family)
+
+    def environment_for(self, instance_type: str) -> dict[str, str]:
+        """Return the environment on an instance type, without the draft settings."""
+        return {**self.environment, **self.instance_environment.get(instance_type, {})}
+
+    def target(self, region: str) -> str:
+        """Return the S3 prefix of the target's files."""
+        return self.target_uri or f"s3://jumpstart-cache-prod-{region}/{self.target_key}"
+
+    def draft(self, region: str) -> str | None:
+        """Return the S3 prefix of the draft head's files; None where the config has none."""
+        if self.draft_uri or not self.draft_key:
+            return self.draft_uri
+        return f"s3://jumpstart-cache-prod-{region}/{self.draft_key}"
 
 
 class InstanceEntry(_Entry):

@@ -37,8 +37,7 @@ def speculative_config(draft: Draft) -> SpeculativeConfig | None:
 def _base(draft: Draft) -> dict[str, str]:
     if draft.jumpstart is None:
         return {"SM_VLLM_MODEL": MODEL_MOUNT}
-    by_type = draft.jumpstart.instance_environment.get(draft.instance_types[0], {})
-    return {**draft.jumpstart.environment, **by_type}
+    return draft.jumpstart.environment_for(draft.instance_types[0])
 
 
 def environment(draft: Draft) -> dict[str, str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 Version = tuple[int, ...]
 _LMI = "djl-inference"
@@ -75,6 +75,7 @@ class ImageCatalog(_Entry):
     ami_for_cuda: Mapping[str, str]
     driver_for_cuda: Mapping[str, int]
     flags: Mapping[str, Floor]
+    lmi: Mapping[int, str] = Field(default_factory=dict)
     parallel_drafting: Floor
 
     def default_tag(self) -> str:
@@ -105,6 +106,12 @@ class ImageCatalog(_Entry):
             cuda=f"{cuda[1]}.{cuda[2]}" if cuda else None,
             server=None,
         )
+
+    def lmi_engine_at_most(self, uri: str) -> Version | None:
+        """Return the newest vLLM that an LMI image can have; None where its tag or the list does not say."""
+        found = re.search(r"-lmi(\d+)", uri)
+        later = [number for number in self.lmi if found and number >= int(found[1])]
+        return version_of(self.lmi[min(later)]) if later else None
 
     def loses_quotes(self, image: ImageFacts) -> bool:
         """Say whether the image is suspected of stripping the quotes of JSON values."""

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from peagle_sm.core.catalog import Catalog, HeadEntry, InstanceEntry, JumpStartEntry, ModelEntry
 from peagle_sm.core.images import ImageFacts
+from peagle_sm.core.jumpstart.lock import Lock, Place, mismatches
+from peagle_sm.core.jumpstart.pinned import entry_of
 from peagle_sm.core.records import Context
 from peagle_sm.core.spec import EndpointSpec, Mode, Source
 from peagle_sm.core.wording import suggest
 
 CONTAINER_CHANNEL = "eagle"
+JUMPSTART_HEAD = "jumpstart"
+"""What a draft head is called that comes with JumpStart's config and is not in the catalogue."""
+
+_LOCK = "Run `peagle-sm lock SPEC`; with --local for the local server."
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,7 @@ class Draft:
     role_arn: str | None
     scheduler_role_arn: str | None
     gaps: tuple[Gap, ...]
+    lock: Lock | None = None
 
     @property
     def mode(self) -> Mode:
@@ -87,7 +95,8 @@ class _Resolver:
         self.region = context.region if context.local else spec.placement.region or context.region
         self.model = catalog.model(spec.model)
         self.source: Source = spec.source or self.model.sources[0]
-        self.jumpstart = catalog.jumpstart.get(spec.model) if self.source == "jumpstart" else None
+        self.lock = self._usable_lock() if self.source == "jumpstart" else None
+        self.jumpstart = self._jumpstart() if self.source == "jumpstart" else None
         if self.source not in self.model.sources:
             self._gap(
                 "source",
@@ -98,11 +107,30 @@ class _Resolver:
         elif self.source == "jumpstart" and self.jumpstart is None:
             self._gap(
                 "source",
-                f"JumpStart's spec of {spec.model!r} (id {self.model.jumpstart_model_id or 'not found'}) is "
-                "not in the catalogue: its image, artifact keys and environment are missing",
-                "Use source: container with model_uri and head_uri, or a model whose JumpStart spec is "
-                f"known: {', '.join(sorted(catalog.jumpstart))}.",
+                f"JumpStart's spec of {spec.model!r} (id {self.model.jumpstart_model_id or 'not known'}) is "
+                "not in the catalogue, and not locked: its image, artifact keys and environment are missing",
+                f"{_LOCK} Or use source: container with model_uri and head_uri.",
             )
+
+    def _usable_lock(self) -> Lock | None:
+        place: Place = "local" if self.context.local else "aws"
+        lock = self.spec.lock(place)
+        if lock is None:
+            return None
+        said = mismatches(
+            lock,
+            model=self.spec.model,
+            instance_types=tuple(self.spec.placement.instance_types),
+            region=self.region,
+            place=place,
+        )
+        if said:
+            self._gap("lock", f"the lock beside the spec does not fit it: {'; '.join(said)}", _LOCK)
+        return lock
+
+    def _jumpstart(self) -> JumpStartEntry | None:
+        """The lock before the catalogue."""
+        return entry_of(self.lock) if self.lock else self.catalog.jumpstart.get(self.spec.model)
 
     def _gap(self, field: str, message: str, next_step: str) -> None:
         self.gaps.append(Gap(field, message, next_step))
@@ -112,6 +140,17 @@ class _Resolver:
         if mode == "none":
             return None, None
         head_id = spec.speculation.draft_head or self.model.default_heads.get(mode)
+        ships = self.jumpstart is not None and self.jumpstart.draft(self.region) is not None
+        if mode == "p-eagle" and ships and head_id in (None, JUMPSTART_HEAD):
+            return JUMPSTART_HEAD, None
+        if mode == "p-eagle" and self.jumpstart is not None and not ships and spec.head_uri is None:
+            self._gap(
+                "head_uri",
+                f"config {self.jumpstart.config_name} of {self.jumpstart.jumpstart_model_id} ships no head",
+                "Set head_uri to the S3 prefix of a head, or choose another config: "
+                "`peagle-sm lock --config NAME SPEC`.",
+            )
+            return None, None
         if head_id is None:
             of_mode = sorted(n for n, h in self.catalog.heads_for(spec.model).items() if h.method == mode)
             known = (
@@ -165,10 +204,10 @@ class _Resolver:
     def image(self, first_type: str) -> ImageFacts | None:
         uri = self.spec.image
         if uri is None and self.jumpstart is not None:
-            family = first_type.removeprefix("ml.").partition(".")[0]
-            template = self.jumpstart.family_images.get(family, self.jumpstart.image)
-            registry = self._registry()
-            uri = template.format(registry=registry) if registry else None
+            uri = self.jumpstart.image_for(first_type)
+            if "{registry}" in uri:
+                registry = self._registry()
+                uri = uri.format(registry=registry) if registry else None
         elif uri is None and self.source == "container":
             uri = self._container_image()
         return self.catalog.images.describe(uri) if uri else None
@@ -191,7 +230,7 @@ class _Resolver:
         if self.spec.model_uri:
             return self.spec.model_uri
         if self.jumpstart is not None:
-            return f"s3://jumpstart-cache-prod-{self.region}/{self.jumpstart.target_key}"
+            return self.jumpstart.target(self.region)
         if self.model.artifact in self.context.artifacts:
             return _prefix(self.context.artifacts[str(self.model.artifact)])
         if self.source == "container":
@@ -209,8 +248,9 @@ class _Resolver:
             return None
         if self.spec.head_uri:
             return self.spec.head_uri
-        if self.jumpstart is not None and head_id == self.model.default_heads.get("p-eagle"):
-            return f"s3://jumpstart-cache-prod-{self.region}/{self.jumpstart.draft_key}"
+        own = self.jumpstart.draft(self.region) if self.jumpstart else None
+        if own is not None and head_id in (JUMPSTART_HEAD, self.model.default_heads.get("p-eagle")):
+            return own
         if head is not None and head.artifact in self.context.artifacts:
             return _prefix(self.context.artifacts[str(head.artifact)])
         if head_id is not None and head is not None:
@@ -238,6 +278,20 @@ def _prefix(uri: str) -> str:
     return uri if uri.endswith("/") else uri + "/"
 
 
+def _jumpstarts_tokens(entry: JumpStartEntry | None) -> int | None:
+    """The number of draft tokens in JumpStart's own settings, if there is one."""
+    try:
+        found = json.loads(entry.speculative_config).get("num_speculative_tokens") if entry else None
+    except (ValueError, AttributeError):  # none, or not what vLLM would take; a check says so
+        return None
+    return found if isinstance(found, int) and found > 0 else None
+
+
+def _max_model_len(entry: JumpStartEntry | None, model: ModelEntry) -> int | None:
+    found = entry.environment.get("SM_VLLM_MAX_MODEL_LEN", "") if entry else ""
+    return int(found) if found.isdigit() else model.default_max_model_len
+
+
 def resolve(spec: EndpointSpec, context: Context, catalog: Catalog) -> Draft:
     """Choose every default of a spec.
 
@@ -252,12 +306,8 @@ def resolve(spec: EndpointSpec, context: Context, catalog: Catalog) -> Draft:
     if mode == "none":
         tokens = None
     elif tokens is None:
-        tokens = chosen.model.default_num_speculative_tokens[mode]
-    max_model_len = spec.serving.max_model_len
-    if max_model_len is None and chosen.jumpstart is None:
-        max_model_len = chosen.model.default_max_model_len
-    elif max_model_len is None and chosen.jumpstart is not None:
-        max_model_len = int(chosen.jumpstart.environment["SM_VLLM_MAX_MODEL_LEN"])
+        own = _jumpstarts_tokens(chosen.jumpstart) if mode == "p-eagle" else None
+        tokens = own or chosen.model.default_num_speculative_tokens[mode]
     return Draft(
         spec=spec,
         context=context,
@@ -273,8 +323,8 @@ def resolve(spec: EndpointSpec, context: Context, catalog: Catalog) -> Draft:
         image=chosen.image(types[0]),
         model_uri=chosen.model_uri(),
         head_uri=chosen.head_uri(head_id, head),
-        channel=chosen.jumpstart.draft_channel if chosen.jumpstart else CONTAINER_CHANNEL,
-        max_model_len=max_model_len,
+        channel=(chosen.jumpstart and chosen.jumpstart.draft_channel) or CONTAINER_CHANNEL,
+        max_model_len=spec.serving.max_model_len or _max_model_len(chosen.jumpstart, chosen.model),
         role_arn=chosen.role(
             "execution_role_arn",
             spec.execution_role_arn,
@@ -289,4 +339,5 @@ def resolve(spec: EndpointSpec, context: Context, catalog: Catalog) -> Draft:
             "sagemaker:DeleteEndpoint",
         ),
         gaps=tuple(chosen.gaps),
+        lock=chosen.lock,
     )

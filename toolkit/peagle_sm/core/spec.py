@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
@@ -13,6 +14,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     ValidationError,
     field_validator,
     model_validator,
@@ -20,6 +22,7 @@ from pydantic import (
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.hours import parse_hours
+from peagle_sm.core.jumpstart.lock import Lock, Place, locks_beside
 from peagle_sm.core.wording import explain, show
 
 Mode = Literal["none", "eagle3", "p-eagle"]
@@ -246,6 +249,9 @@ class EndpointSpec(_Part):
         default=3600, ge=60, le=3600, description="Seconds to wait for the container's first healthy /ping."
     )
 
+    # Not a field: what `peagle-sm lock` wrote beside the spec's file. It goes wherever the spec goes.
+    _locks: Mapping[Place, Lock] = PrivateAttr(default_factory=dict)
+
     if not TYPE_CHECKING:  # a type checker sees the fields; callers get SpecError instead of pydantic's error
 
         def __init__(self, **data: Any) -> None:
@@ -254,6 +260,20 @@ class EndpointSpec(_Part):
                 super().__init__(**data)
             except ValidationError as error:
                 raise explain(error, origin="spec", model=type(self)) from error
+
+    def lock(self, place: Place) -> Lock | None:
+        """Return what JumpStart resolved to for AWS or for the local server; None where nothing is locked."""
+        return self._locks.get(place)
+
+    def locked_as(self, other: EndpointSpec) -> EndpointSpec:
+        """Return this spec with the locks of another, from which it was made."""
+        return self.with_locks(other._locks)
+
+    def with_locks(self, locks: Mapping[Place, Lock]) -> EndpointSpec:
+        """Return this spec with the locks given."""
+        copy = self.model_copy()
+        copy._locks = dict(locks)
+        return copy
 
     @field_validator("name")
     @classmethod
@@ -364,11 +384,11 @@ def parse_spec(text: str, origin: str = "spec") -> EndpointSpec:
         ) from error
 
 
-def load_spec(path: Path | str) -> EndpointSpec:
-    """Read a spec from a YAML file.
+def load_spec(path: Path | str, *, locks: bool = True) -> EndpointSpec:
+    """Read a spec from a YAML file, with the locks that lie beside it unless ``locks`` is False.
 
     Raises:
-        SpecError: the file cannot be read, is not YAML, or has a bad field.
+        SpecError: the file, or a lock beside it, cannot be read, is not YAML, or has a bad field.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -377,7 +397,8 @@ def load_spec(path: Path | str) -> EndpointSpec:
             f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}",
             next_step="Name an existing spec file, or write one with `peagle-sm init`.",
         ) from error
-    return parse_spec(text, origin=str(path))
+    spec = parse_spec(text, origin=str(path))
+    return spec.with_locks(locks_beside(Path(path))) if locks else spec
 
 
 def dump_spec(spec: EndpointSpec) -> str:

@@ -94,10 +94,7 @@ def instance_families(draft: Draft) -> Iterator[Note]:
     """Instance types for which JumpStart would use different images."""
     if draft.jumpstart is None or draft.spec.image is not None:
         return
-    images = {
-        draft.jumpstart.family_images.get(name.removeprefix("ml.").partition(".")[0], draft.jumpstart.image)
-        for name in draft.instance_types
-    }
+    images = {draft.jumpstart.image_for(name) for name in draft.instance_types}
     if len(images) > 1:
         yield Note("error", "placement.instance_types: JumpStart has different images for these families")
 

@@ -98,7 +98,7 @@ def spec_of(
     for resizing in ("hours", "autoscaling"):
         fields.pop(resizing, None)
     fields["lifecycle"] = {**fields.get("lifecycle", {}), "idle": "turn-off"}
-    return EndpointSpec(**fields)
+    return EndpointSpec(**fields).locked_as(base)
 
 
 def in_terms_of_the_options(error: PlanRefused, mode: str) -> PlanRefused:

@@ -44,7 +44,7 @@ def arm_spec(
     if runtime:
         serving = fields.get("serving", {})
         fields["serving"] = {**serving, "env": {**serving.get("env", {}), RUNTIME_SWITCH: "1"}}
-    return EndpointSpec(**fields)
+    return EndpointSpec(**fields).locked_as(base)
 
 
 def arm_name(base: str, mode: str, k: int | None) -> str:

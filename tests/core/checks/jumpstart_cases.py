@@ -1,0 +1,71 @@
+"""What JumpStart's own spec may say of a model, and what each check must then say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peagle_sm.core.catalog import Catalog, load_catalog
+from tests.core.checks.cases import Case
+from tests.core.support import GPT
+
+
+def entry_with(**fields: Any) -> Catalog:
+    catalog = load_catalog()
+    entry = catalog.jumpstart["gpt-oss-20b"].model_copy(update=fields)
+    return catalog.model_copy(update={"jumpstart": {"gpt-oss-20b": entry}})
+
+
+_CHANNEL = "/opt/ml/additional-model-data-sources"
+_SEQUENTIAL = f'{{"model": "{_CHANNEL}/eagle", "method": "eagle3", "num_speculative_tokens": 3}}'
+_ELSEWHERE = f'{{"model": "{_CHANNEL}/head", "method": "eagle3", "parallel_drafting": true}}'
+
+CASES = [
+    Case("jumpstart-unaccelerated", GPT),
+    Case(
+        "jumpstart-unaccelerated", GPT, "speculation: {mode: none}", catalog=entry_with(speculative_config="")
+    ),
+    Case(
+        "jumpstart-unaccelerated",
+        GPT,
+        severity="info",
+        said="SM_VLLM_SPECULATIVE_CONFIG is not set: nothing is drafted",
+        catalog=entry_with(speculative_config=""),
+    ),
+    Case(
+        "jumpstart-unaccelerated",
+        GPT,
+        severity="info",
+        said="does not set parallel_drafting: true",
+        catalog=entry_with(speculative_config=_SEQUENTIAL),
+    ),
+    Case(
+        "jumpstart-unaccelerated",
+        GPT,
+        severity="info",
+        said="reads the head from channel 'head', and the model's channels are: eagle",
+        catalog=entry_with(speculative_config=_ELSEWHERE),
+    ),
+    Case("jumpstart-deprecated", GPT),
+    Case(
+        "jumpstart-deprecated",
+        GPT,
+        severity="warning",
+        said="AWS calls openai-reasoning-gpt-oss-20b 3.38.0 deprecated",
+        catalog=entry_with(deprecated=True),
+    ),
+    Case(
+        "jumpstart-deprecated",
+        GPT,
+        severity="warning",
+        said="vulnerabilities of openai-reasoning-gpt-oss-20b 3.38.0: CVE-2025-1",
+        catalog=entry_with(vulnerabilities=("CVE-2025-1",)),
+    ),
+    Case("jumpstart-message", GPT),
+    Case(
+        "jumpstart-message",
+        GPT,
+        severity="info",
+        said="handle with care",
+        catalog=entry_with(messages=("handle with care",)),
+    ),
+]

@@ -1,0 +1,191 @@
+"""What JumpStart would deploy of a spec: image, files and environment for each instance type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from peagle_sm.core.errors import NotFound
+from peagle_sm.core.jumpstart.buckets import Buckets
+from peagle_sm.core.jumpstart.document import Channel, Config, Document, Properties, Variant, Variants
+from peagle_sm.core.jumpstart.reading import damaged
+
+_OTHER_REMEDY = "Choose another of placement.instance_types, or another --region."
+
+
+@dataclass(frozen=True)
+class OnInstance:
+    """What is particular to one instance type; ``environment`` goes over the config's own."""
+
+    image: str
+    target_uri: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Head:
+    """The draft head that comes with a config."""
+
+    channel: str
+    uri: str
+    artifact_version: str | None
+    gated: bool
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """All that CreateModel and CreateEndpointConfig need of one config in one region."""
+
+    config: str
+    instances: Mapping[str, OnInstance]
+    environment: Mapping[str, str]
+    heads: tuple[Head, ...]
+    gated: bool
+    eula_uris: tuple[str, ...]
+    network_isolation: bool
+    download_timeout_s: int | None
+    startup_timeout_s: int | None
+    default_instance_type: str | None
+    supported_instance_types: tuple[str, ...]
+
+
+def choose_config(document: Document, asked: str | None = None) -> str:
+    """Return the config asked for, else the first in the ranking with a draft head, else the first.
+
+    Raises:
+        NotFound: no config is called as asked.
+    """
+    if asked is not None:
+        document.config(asked)
+        return asked
+    with_head = [name for name in document.ranking if document.configs[name].heads]
+    return (with_head or list(document.ranking))[0]
+
+
+def resolve_config(
+    document: Document, config_name: str, *, region: str, instance_types: Sequence[str], buckets: Buckets
+) -> Resolved:
+    """Resolve one config; without ``instance_types`` for its default one.
+
+    Raises:
+        CatalogueDamaged: the spec lacks something that a deployment needs.
+        NotFound: the spec has no such config, or no image for an instance type in the region.
+    """
+    config = document.config(config_name)
+    where = f"{document.origin}: config {config_name}"
+    default = config.default_inference_instance_type
+    wanted = tuple(instance_types) or ((default,) if default else ())
+    if not wanted:
+        raise damaged(f"{where}: default_inference_instance_type", default, "an instance type")
+    target_bucket = buckets.target or (buckets.gated if document.model.gated_bucket else buckets.public)
+    heads = tuple(_head(channel, buckets) for channel in config.heads)
+    keys = [config.hosting_eula_key, *(channel.hosting_eula_key for channel in config.heads)]
+    return Resolved(
+        config=config_name,
+        instances={
+            name: OnInstance(
+                image=_image(config, name, region, document),
+                target_uri=_uri(target_bucket, _target_key(config, name, where)),
+                environment=_texts(_own(config.hosting_instance_type_variants, name)),
+            )
+            for name in wanted
+        },
+        environment={one.name: _text(one.default) for one in config.inference_environment_variables},
+        heads=heads,
+        # JumpStartModelSpecs.is_gated_model: a gated bucket or a licence to accept
+        gated=document.model.gated_bucket or any(keys) or any(head.gated for head in heads),
+        eula_uris=tuple(_uri(buckets.public, key) for key in dict.fromkeys(keys) if key),
+        network_isolation=config.inference_enable_network_isolation,
+        download_timeout_s=config.deploy_kwargs.model_data_download_timeout,
+        startup_timeout_s=config.deploy_kwargs.container_startup_health_check_timeout,
+        default_instance_type=default,
+        supported_instance_types=config.supported_inference_instance_types or (),
+    )
+
+
+def family_of(instance_type: str) -> str:
+    """Return "g5" of "ml.g5.12xlarge"; empty where the name has no family."""
+    found = re.match(r"^ml[._]([a-z\d\-]+)\.?\w*$", instance_type)
+    return found[1] if found else ""
+
+
+def _pair(variants: Variants | None, instance_type: str) -> tuple[Variant, ...]:
+    """The variants of an instance type: its own before its family's."""
+    known = variants.variants if variants else {}
+    return tuple(known[name] for name in (instance_type, family_of(instance_type)) if name in known)
+
+
+def _own(variants: Variants | None, instance_type: str) -> tuple[Properties, ...]:
+    return tuple(one.properties for one in _pair(variants, instance_type) if one.properties)
+
+
+def _image(config: Config, instance_type: str, region: str, document: Document) -> str:
+    variants = config.hosting_instance_type_variants
+    aliases = variants.regional_aliases if variants else None
+    for variant in _pair(variants, instance_type):
+        if not aliases:
+            named = variant.properties and variant.properties.image_uri
+            if named:
+                return named
+            continue
+        alias = variant.regional_properties and variant.regional_properties.image_uri
+        if alias:
+            uri = aliases.get(region, {}).get(alias.removeprefix("$")) if alias.startswith("$") else None
+            if uri is None:
+                raise NotFound(
+                    f"{document.model.model_id} {document.model.version} has no image {alias} for "
+                    f"{instance_type} in {region}",
+                    next_step=_OTHER_REMEDY,
+                )
+            return uri
+    families = sorted(variants.variants) if variants else []
+    raise NotFound(
+        f"{document.model.model_id} {document.model.version} has no image for {instance_type}; "
+        f"it has for {', '.join(families) or 'none'}",
+        next_step=_OTHER_REMEDY,
+    )
+
+
+def _target_key(config: Config, instance_type: str, where: str) -> str:
+    """The key of the target's files: prepacked, unless a script is to be added to them."""
+    own = _own(config.hosting_instance_type_variants, instance_type)
+    prepacked = next((one.prepacked_artifact_key for one in own if one.prepacked_artifact_key), None)
+    prepacked = prepacked or config.hosting_prepacked_artifact_key
+    plain = next((one.artifact_key for one in own if one.artifact_key), None) or config.hosting_artifact_key
+    if config.hosting_prepacked_artifact_key is None and config.hosting_use_script_uri:
+        key = plain
+    else:
+        key = prepacked or plain
+    if key is None:
+        raise damaged(f"{where}: hosting_prepacked_artifact_key", None, "the key of the model's files")
+    return key
+
+
+def _head(channel: Channel, buckets: Buckets) -> Head:
+    """A channel with its bucket (get_draft_model_content_bucket of the SDK)."""
+    provider = channel.provider
+    gated = provider is not None and provider.name == "JumpStart" and provider.classification == "gated"
+    if provider is None or provider.name != "JumpStart":
+        bucket = buckets.neo
+    else:
+        bucket = buckets.gated if gated else buckets.public
+    return Head(
+        channel.channel_name, _uri(bucket, channel.s3_data_source.s3_uri), channel.artifact_version, gated
+    )
+
+
+def _uri(bucket: str, key: str) -> str:
+    return key if key.startswith("s3://") else f"s3://{bucket}/{key}"
+
+
+def _text(value: str | int | float | bool) -> str:
+    return str(value)  # as the SDK does: True becomes "True"
+
+
+def _texts(properties: Sequence[Properties]) -> dict[str, str]:
+    """The environment of an instance type over that of its family."""
+    merged: dict[str, str] = {}
+    for one in reversed(properties):
+        merged |= {name: _text(value) for name, value in (one.environment_variables or {}).items()}
+    return merged
