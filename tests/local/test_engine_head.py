@@ -6,76 +6,61 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.core.head_check import Shape, expected_tensors
-from peagle_sm.local.engine_head import refused_head, tensor_shapes
+from peagle_sm.local.engine_head import refused_head
+from tests.heads import head_config, safetensors, target_config, tensors_for, write_head
 
-CONFIG: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLMEagle3"],
-    "hidden_size": 8,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 16,
-    "vocab_size": 32,
-    "ptd_token_id": 1,
-}
-WHOLE = expected_tensors(CONFIG, parallel=True)
 MOUNT = "/opt/ml/additional-model-data-sources/eagle"
-ENVIRONMENT = {
-    "SM_VLLM_SPECULATIVE_CONFIG": json.dumps(
-        {"method": "eagle3", "model": MOUNT, "num_speculative_tokens": 3, "parallel_drafting": True}
-    )
-}
 
 
-def write_head(root: Path, tensors: dict[str, Shape], *, cut: int = 0) -> Path:
-    head = root / MOUNT.lstrip("/")
-    head.mkdir(parents=True)
-    (head / "config.json").write_text(json.dumps(CONFIG))
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    offset = 0
-    for name, shape in tensors.items():
-        size = 2
-        for side in shape:
-            size *= side
-        header[name] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [offset, offset + size]}
-        offset += size
-    text = json.dumps(header).encode()
-    data = len(text).to_bytes(8, "little") + text + bytes(offset)
-    (head / "model.safetensors").write_bytes(data[: len(data) - cut])
-    return head
+def environment(**more: Any) -> dict[str, str]:
+    config = {"method": "eagle3", "model": MOUNT, "num_speculative_tokens": 3, "parallel_drafting": True}
+    return {"SM_VLLM_SPECULATIVE_CONFIG": json.dumps({**config, **more})}
 
 
-def test_a_whole_head_is_accepted_and_its_shapes_are_read(tmp_path: Path) -> None:
-    head = write_head(tmp_path, WHOLE)
-    assert tensor_shapes(head) == WHOLE
-    assert refused_head(ENVIRONMENT, tmp_path) is None
+@pytest.fixture
+def head(tmp_path: Path) -> Path:
+    target = tmp_path / "opt/ml/model"
+    target.mkdir(parents=True)
+    (target / "config.json").write_text(json.dumps(target_config()))
+    return write_head(tmp_path / MOUNT.lstrip("/"))
 
 
-def test_missing_weights_are_named(tmp_path: Path) -> None:
-    write_head(tmp_path, {name: shape for name, shape in WHOLE.items() if "norm" not in name})
-    assert refused_head(ENVIRONMENT, tmp_path) == (
-        f"the draft head at {MOUNT} is not whole: norm.weight is missing; "
+def test_a_whole_head_is_accepted(tmp_path: Path, head: Path) -> None:
+    assert refused_head(environment(), tmp_path) is None
+
+
+def test_missing_weights_are_named(tmp_path: Path, head: Path) -> None:
+    kept = {name: each for name, each in tensors_for(head_config()).items() if "norm" not in name}
+    (head / "model.safetensors").write_bytes(safetensors(kept))
+    assert refused_head(environment(), tmp_path) == (
+        f"the draft head at {MOUNT} must not be used: norm.weight is missing; "
         "layers.0.input_layernorm.weight is missing; layers.0.post_attention_layernorm.weight is missing; "
-        "layers.0.hidden_norm.weight is missing"
+        "layers.0.hidden_norm.weight is missing; layers.1.input_layernorm.weight is missing (and 1 more)"
     )
 
 
-def test_a_head_without_any_weights_file_is_refused(tmp_path: Path) -> None:
-    (write_head(tmp_path, WHOLE) / "model.safetensors").unlink()
-    assert refused_head(ENVIRONMENT, tmp_path) == (
-        f"the draft head at {MOUNT} has no weights: there is no .safetensors file in it"
+def test_a_head_without_any_weights_file_is_refused(tmp_path: Path, head: Path) -> None:
+    (head / "model.safetensors").unlink()
+    assert refused_head(environment(), tmp_path) == (
+        f"the draft head at {MOUNT} must not be used: there is no .safetensors file in it"
     )
 
 
 @pytest.mark.parametrize("cut", [1, 100])
-def test_a_cut_download_is_refused(tmp_path: Path, cut: int) -> None:
-    write_head(tmp_path, WHOLE, cut=cut)
-    assert "cannot be read: model.safetensors is cut short" in (refused_head(ENVIRONMENT, tmp_path) or "")
+def test_a_cut_download_is_refused(tmp_path: Path, head: Path, cut: int) -> None:
+    whole = (head / "model.safetensors").read_bytes()
+    (head / "model.safetensors").write_bytes(whole[:-cut])
+    assert "must not be used: model.safetensors is cut short" in (refused_head(environment(), tmp_path) or "")
 
 
-def test_something_else_under_that_name_is_refused(tmp_path: Path) -> None:
-    (write_head(tmp_path, WHOLE) / "model.safetensors").write_bytes(b"<html>not found</html>")
-    assert "cannot be read" in (refused_head(ENVIRONMENT, tmp_path) or "")
+def test_a_head_of_another_target_is_refused(tmp_path: Path, head: Path) -> None:
+    (tmp_path / "opt/ml/model/config.json").write_text(json.dumps({**target_config(), "hidden_size": 32}))
+    assert "states of 16 values, and the target's have 32" in (refused_head(environment(), tmp_path) or "")
+
+
+def test_a_p_eagle_head_without_parallel_drafting_is_refused(tmp_path: Path, head: Path) -> None:
+    asked = environment(parallel_drafting=False)
+    assert "autoregressive one in silence" in (refused_head(asked, tmp_path) or "")
 
 
 def test_without_speculation_there_is_nothing_to_look_at(tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
 """Looks at the draft head that an engine is about to load: a bad one would draft nonsense in silence."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.core.environment import SPECULATIVE_CONFIG
-from peagle_sm.core.head_check import Shape, head_faults
+from peagle_sm.core.environment import MODEL_MOUNT, SPECULATIVE_CONFIG
+from peagle_sm.core.heads import inspect_head, local_folder
 
-_LENGTH_BYTES = 8
+_SHOWN = 5
 
 
 def refused_head(environment: Mapping[str, str], root: Path) -> str | None:
@@ -21,48 +23,26 @@ def refused_head(environment: Mapping[str, str], root: Path) -> str | None:
     try:
         wanted = json.loads(environment.get(SPECULATIVE_CONFIG, "{}"))
         head = root / str(wanted["model"]).lstrip("/")
-        config = json.loads((head / "config.json").read_text())
+        json.loads((head / "config.json").read_text())
     except (ValueError, KeyError, TypeError, OSError):
         # Not a head in a directory of ours: vLLM says what it thinks of the rest itself.
         return None
-    try:
-        tensors = tensor_shapes(head)
-    except (OSError, ValueError) as error:
-        return f"the draft head at {wanted['model']} cannot be read: {error}"
-    if not tensors:
-        return f"the draft head at {wanted['model']} has no weights: there is no .safetensors file in it"
-    faults = head_faults(config, tensors, parallel=wanted.get("parallel_drafting") is True)
-    if not faults:
+    parallel = wanted.get("parallel_drafting") is True
+    report = inspect_head(
+        local_folder(head),
+        target=_config_of(root / MODEL_MOUNT.lstrip("/")),
+        mode="p-eagle" if parallel else "eagle3",
+    )
+    errors = [fault.message for fault in report.faults if fault.severity == "error"]
+    if not errors:
         return None
-    more = f" (and {len(faults) - 5} more)" if len(faults) > 5 else ""
-    return f"the draft head at {wanted['model']} is not whole: {'; '.join(faults[:5])}{more}"
+    more = f" (and {len(errors) - _SHOWN} more)" if len(errors) > _SHOWN else ""
+    return f"the draft head at {wanted['model']} must not be used: {'; '.join(errors[:_SHOWN])}{more}"
 
 
-def tensor_shapes(directory: Path) -> dict[str, Shape]:
-    """Name -> shape of every tensor in the directory's safetensors files, from their headers alone.
-
-    Raises:
-        OSError: a file cannot be read.
-        ValueError: a file is not in the safetensors format.
-    """
-    shapes: dict[str, Shape] = {}
-    for path in sorted(directory.glob("*.safetensors")):
-        for name, entry in _header(path).items():
-            if name != "__metadata__":
-                shapes[name] = tuple(entry["shape"])
-    return shapes
-
-
-def _header(path: Path) -> dict[str, Any]:
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-        if not 0 < length <= size - _LENGTH_BYTES:
-            raise ValueError(f"{path.name} is cut short or is no safetensors file ({size} bytes)")
-        header = json.loads(file.read(length))
-    if not isinstance(header, dict):
-        raise ValueError(f"{path.name} has no safetensors header")
-    ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
-    if size - _LENGTH_BYTES - length < max(ends, default=0):
-        raise ValueError(f"{path.name} is cut short: {size} bytes")
-    return header
+def _config_of(model: Path) -> dict[str, Any] | None:
+    try:
+        config = json.loads((model / "config.json").read_text())
+    except (ValueError, OSError):
+        return None
+    return config if isinstance(config, dict) else None

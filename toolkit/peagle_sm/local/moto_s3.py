@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from peagle_sm.local.moto_checksums import lay_s3_checksums
+
 _MARK = "peagle_rules"
 
 # What is known of every request. The local port stands in for AWS's, which is reached over TLS.
@@ -13,7 +15,11 @@ _CONTEXT = {"aws:securetransport": "true"}
 
 
 def lay_s3_rules() -> None:
-    """Lay the rule over moto, once in a process: a statement whose condition does not hold says nothing."""
+    """Lay our rules over moto's S3, once in a process.
+
+    A statement of a policy whose condition does not hold says nothing; checksums are held.
+    """
+    lay_s3_checksums()
     from moto.iam.access_control import IAMPolicy, PermissionResult
     from moto.s3.models import FakeBucket
 

@@ -1,0 +1,246 @@
+"""Every head that vLLM is known to choke on, or to load in silence and draft nonsense with, is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peagle_sm.core.heads import HeadRefused, inspect_head
+from peagle_sm.core.heads.layout import read_layout
+from tests.heads import (
+    DRAFT,
+    HIDDEN,
+    VOCAB,
+    flags,
+    folder_of,
+    head_config,
+    integers,
+    safetensors,
+    speculators_config,
+    target_config,
+    tensors_for,
+    zeros,
+)
+
+Tensors = dict[str, tuple[str, tuple[int, ...], bytes]]
+
+
+@dataclass(frozen=True)
+class Bad:
+    """How a head is broken, and what is said of it."""
+
+    code: str
+    message: str
+    config: dict[str, Any] | None = None
+    change: Callable[[Tensors], object] = lambda tensors: None
+    files: Callable[[], dict[str, str | bytes]] = dict
+    mode: str = "p-eagle"
+    k: int | None = None
+
+
+def without(*names: str) -> Callable[[Tensors], object]:
+    return lambda tensors: [tensors.pop(name) for name in names]
+
+
+def drop(config: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key not in keys}
+
+
+OFFSETS = [5] * DRAFT
+INDEX = {"weight_map": {"fc.weight": "model-2.safetensors"}}
+
+BAD: dict[str, Bad] = {
+    # vLLM: an error at load
+    "no mask_hidden": Bad("weights-missing", "mask_hidden is missing", change=without("mask_hidden")),
+    "no mask token": Bad(
+        "mask-token",
+        "config.json names no mask token (mask_token_id, pard_token, ptd_token_id)",
+        drop(head_config(), "ptd_token_id"),
+    ),
+    "a mask token beyond the vocabulary": Bad(
+        "mask-token",
+        "the mask token is 64; allowed: 0 to 63, within the vocabulary",
+        head_config(ptd_token_id=VOCAB),
+    ),
+    "two mask tokens": Bad(
+        "mask-token",
+        "config.json names several mask tokens: pard_token 4, ptd_token_id 3; vLLM's versions differ in "
+        "which",
+        head_config(pard_token=4),
+    ),
+    "a wrong size": Bad(
+        "weights-shape",
+        "fc.weight is 16x32, not 16x48",
+        change=lambda tensors: tensors.update({"fc.weight": zeros((HIDDEN, 2 * HIDDEN))}),
+    ),
+    "a map of equal vocabularies": Bad(
+        "vocabulary-map",
+        "d2t is there although the vocabularies are equal: vLLM has no place for it and refuses it",
+        head_config(draft_vocab_size=VOCAB),
+        change=lambda tensors: tensors.update({"d2t": integers([0] * VOCAB)}),
+    ),
+    # vLLM: loads without a word
+    "no d2t": Bad("weights-missing", "d2t is missing", change=without("d2t")),
+    "no layer weights": Bad(
+        "weights-missing",
+        "layers.1.mlp.up_proj.weight is missing",
+        change=without("layers.1.mlp.up_proj.weight"),
+    ),
+    "no lm_head of its own": Bad(
+        "weights-missing", "lm_head.weight is missing", change=without("lm_head.weight")
+    ),
+    "no embedding of its own width": Bad(
+        "weights-missing",
+        "embed_tokens.weight is missing",
+        head_config(hidden_size=32, head_dim=16),
+        change=without("embed_tokens.weight"),
+    ),
+    "d2t beyond the vocabulary": Bad(
+        "vocabulary-map",
+        "d2t maps draft token 15 to 64, outside of the vocabulary (0 to 63)",
+        change=lambda tensors: tensors.update({"d2t": integers([5] * 15 + [49])}),
+    ),
+    "d2t that maps two to one": Bad(
+        "vocabulary-map",
+        "d2t maps 16 draft tokens to 8 tokens: two share one. Are these token ids instead of offsets "
+        "(id = index + d2t[index])?",
+        change=lambda tensors: tensors.update(
+            {"d2t": integers([-(index // 2) - index % 2 for index in range(16)])}
+        ),
+    ),
+    "t2d that says otherwise": Bad(
+        "vocabulary-map",
+        "t2d marks 16 tokens and d2t maps to 16; they differ in 2",
+        change=lambda tensors: tensors.update({"t2d": flags([6 <= index < 22 for index in range(VOCAB)])}),
+    ),
+    "a P-EAGLE head as an autoregressive one": Bad(
+        "method",
+        "it is a P-EAGLE head, and without parallel_drafting vLLM takes it for an autoregressive one in "
+        "silence: "
+        "acceptance collapses",
+        mode="eagle3",
+    ),
+    "layers out of order": Bad(
+        "aux-layers",
+        "eagle_aux_hidden_state_layer_ids: found [6, 1, 4]; vLLM sorts them, so a head trained in this "
+        "order would "
+        "read the wrong states in silence",
+        head_config(eagle_aux_hidden_state_layer_ids=[6, 1, 4]),
+    ),
+    "a layer twice": Bad(
+        "aux-layers",
+        "eagle_aux_hidden_state_layer_ids: found [1, 4, 4], one of them twice",
+        head_config(eagle_aux_hidden_state_layer_ids=[1, 4, 4]),
+    ),
+    "a layer that the target lacks": Bad(
+        "aux-layers",
+        "eagle_aux_hidden_state_layer_ids: found [1, 4, 9]; the target has 8 layers, so 9 never comes",
+        head_config(eagle_aux_hidden_state_layer_ids=[1, 4, 9]),
+    ),
+    "a tied output": Bad(
+        "tied-embeddings",
+        "tie_word_embeddings is true, and vLLM does not tie a head's: it would draft with the target's "
+        "lm_head "
+        "instead of the head's own embedding",
+        head_config(draft_vocab_size=VOCAB, tie_word_embeddings=True),
+        change=lambda tensors: tensors.update({"embed_tokens.weight": zeros((VOCAB, HIDDEN))}),
+    ),
+    # fits another target, or asks too much
+    "another target's states": Bad(
+        "target-size",
+        "the head reads states of 32 values, and the target's have 16",
+        head_config(target_hidden_size=32),
+    ),
+    "another target's vocabulary": Bad(
+        "target-vocabulary",
+        "the head's vocab_size is 96, and the target's 64",
+        head_config(vocab_size=96),
+    ),
+    "more tokens than trained": Bad(
+        "trained-k",
+        "num_speculative_tokens: found 9; allowed: 1 to 8, the depth it was trained for",
+        speculators_config(),
+        k=9,
+    ),
+    # not an exported head
+    "a tensor of the target": Bad(
+        "weights-unexpected",
+        "verifier_norm.weight is not a tensor of this layout: it belongs to the target, in a checkpoint "
+        "of training; "
+        "export the head",
+        change=lambda tensors: tensors.update({"verifier_norm.weight": zeros((HIDDEN,))}),
+    ),
+    "half a byte a weight": Bad(
+        "dtype",
+        "norm.weight is of F8_E4M3; allowed: BF16, F16, F32",
+        change=lambda tensors: tensors.update({"norm.weight": zeros((HIDDEN,), "F8_E4M3")}),
+    ),
+    "another method": Bad(
+        "format",
+        "speculators_model_type: found 'dflash'; allowed: eagle3, peagle",
+        speculators_config(speculators_model_type="dflash"),
+    ),
+    "no architecture": Bad("format", "architectures: found None", drop(head_config(), "architectures")),
+    "a size that is none": Bad(
+        "config", "hidden_size: found 0; allowed: a whole number above 0", head_config(hidden_size=0)
+    ),
+    # code
+    "code beside it": Bad(
+        "remote-code",
+        "modeling.py is code; a head is weights and configs",
+        files=lambda: {"modeling.py": "print(1)"},
+    ),
+    "a pickle": Bad(
+        "pickle",
+        "pytorch_model.bin can run code when it is loaded; only safetensors",
+        files=lambda: {"pytorch_model.bin": b"\x80"},
+    ),
+    "an auto_map": Bad(
+        "remote-code",
+        "config.json has an auto_map: it loads code from its repository",
+        head_config(auto_map={"AutoModel": "modeling.Head"}),
+    ),
+    # files that are not whole
+    "a shard that is not there": Bad(
+        "index",
+        "model.safetensors.index.json names model-2.safetensors, which is not there",
+        files=lambda: {"model.safetensors.index.json": json.dumps(INDEX)},
+    ),
+    "a cut file": Bad(
+        "header",
+        "model.safetensors is cut short",
+        files=lambda: {"model.safetensors": safetensors(tensors_for(head_config()))[:-1]},
+    ),
+    "no weights": Bad(
+        "header",
+        "model.safetensors is cut short or is no safetensors file (0 bytes)",
+        files=lambda: {"model.safetensors": b""},
+    ),
+    "a config that is none": Bad("config", "config.json is no JSON", files=lambda: {"config.json": "<html>"}),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_it_is_refused_and_says_why(tmp_path: Path, name: str) -> None:
+    bad = BAD[name]
+    config = bad.config or head_config()
+    usable = config if _builds(config) else head_config()
+    tensors = dict(tensors_for(usable, parallel=True))
+    bad.change(tensors)
+    folder = folder_of(tmp_path, config=config, tensors=tensors, files=bad.files())
+    report = inspect_head(folder, target=target_config(), mode=bad.mode, num_speculative_tokens=bad.k)
+    told = {(fault.code, fault.message) for fault in report.faults if fault.severity == "error"}
+    assert any(code == bad.code and message.startswith(bad.message) for code, message in told), told
+    with pytest.raises(HeadRefused, match="must not be deployed") as caught:
+        report.raise_for_faults()
+    assert caught.value.exit_code == 3
+    assert caught.value.next_step
+
+
+def _builds(config: dict[str, Any]) -> bool:
+    return read_layout(config)[0] is not None

@@ -1,0 +1,214 @@
+"""A head's ``config.json`` in either format, read as vLLM reads it. Pure.
+
+Source: vLLM 0.32.0, ``model_executor/models/llama_eagle3.py`` and ``qwen3_eagle3.py``,
+``transformers_utils/configs/speculators/algos.py``, ``v1/spec_decode/llm_base_proposer.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from peagle_sm.core.heads.fault import HeadFault, HeadFormat
+
+LLAMA = frozenset({"LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "LlamaForCausalLM"})
+QWEN3 = frozenset({"Eagle3Qwen3ForCausalLM", "Qwen3ForCausalLM"})
+RENAMED = frozenset({"PEagleDraftModel", "PeagleLlamaForCausalLM"})
+"""Llama's layout under names that vLLM has, and yet does not find: it puts Eagle3 before them first."""
+SPECULATORS_TYPES = ("eagle3", "peagle")
+MASK_KEYS = ("mask_token_id", "pard_token", "ptd_token_id")
+"""Where vLLM looks for the mask token, in its order."""
+DEFAULT_AUX_STATES = 3
+_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
+
+Config = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the engine will build from the config; sizes are numbers of values."""
+
+    format: HeadFormat
+    family: Literal["llama", "qwen3"]
+    architecture: str
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    inner: int
+    vocab: int
+    draft_vocab: int
+    target_hidden: int
+    aux_states: int
+    uses_aux: bool
+    norm_before_fc: bool
+    fc_norm: bool
+    qkv_bias: bool
+    o_bias: bool
+    mlp_bias: bool
+    aux_layer_ids: tuple[int, ...]
+    mask_tokens: Mapping[str, Any]
+    trained_k: int | None
+    tied: bool
+    quantized: bool
+    dtype: str | None
+    declared_parallel: bool | None
+    verifier: str | None
+
+    @property
+    def fc_input(self) -> int:
+        """Width of the target's states that the head takes."""
+        return self.target_hidden * self.aux_states if self.uses_aux else self.target_hidden
+
+    @property
+    def mask_token(self) -> Any:
+        """What vLLM takes for the mask token; None when there is none."""
+        return next((self.mask_tokens[key] for key in MASK_KEYS if key in self.mask_tokens), None)
+
+
+def is_speculators(config: Config) -> bool:
+    """Whether it is the format of the `speculators` library."""
+    return "speculators_model_type" in config
+
+
+def read_layout(config: Config) -> tuple[Layout | None, list[HeadFault]]:
+    """Read a config; None, with the faults, where no engine could be built from it."""
+    faults: list[HeadFault] = []
+    layer = config.get("transformer_layer_config") if is_speculators(config) else config
+    if is_speculators(config):
+        faults += _speculators_faults(config)
+    if not isinstance(layer, Mapping):
+        return None, [*faults, HeadFault("config", "error", "config.json has no transformer_layer_config")]
+    family, architecture, unknown = _family(config, layer)
+    faults += unknown
+    faults += [_size_fault(layer, key) for key in _SIZES if not _positive(layer.get(key))]
+    if family is None or any(fault.severity == "error" for fault in faults):
+        return None, faults
+    return _layout(config, layer, family, architecture), faults
+
+
+def _layout(config: Config, layer: Config, family: Literal["llama", "qwen3"], architecture: str) -> Layout:
+    speculators = is_speculators(config)
+    eagle = config.get("eagle_config")
+    eagle = eagle if isinstance(eagle, Mapping) else {}
+    hidden, heads = layer["hidden_size"], layer["num_attention_heads"]
+    bias = bool(layer.get("attention_bias") or layer.get("bias"))
+    ids = (
+        config.get("eagle_aux_hidden_state_layer_ids") or eagle.get("eagle_aux_hidden_state_layer_ids") or ()
+    )
+    ids = tuple(ids) if isinstance(ids, list | tuple) else ()
+    draft = config.get("draft_vocab_size")
+    dtype = layer.get("dtype") or layer.get("torch_dtype") or config.get("dtype") or config.get("torch_dtype")
+    return Layout(
+        format="speculators" if speculators else "eagle3",
+        family=family,
+        architecture=architecture,
+        hidden=hidden,
+        layers=layer["num_hidden_layers"],
+        heads=heads,
+        kv_heads=_int(layer.get("num_key_value_heads")) or heads,
+        head_dim=_int(layer.get("head_dim")) or hidden // heads,
+        inner=layer["intermediate_size"],
+        vocab=layer["vocab_size"],
+        draft_vocab=_int(draft) or layer["vocab_size"],
+        target_hidden=_int(config.get("target_hidden_size"))
+        or _int(layer.get("target_hidden_size"))
+        or hidden,
+        aux_states=_aux_states(layer, eagle, ids, family),
+        uses_aux=bool(eagle.get("use_aux_hidden_state", True)),
+        norm_before_fc=bool(eagle.get("norm_before_fc", config.get("norm_before_fc", False))),
+        # vLLM's update of a speculators peagle config does not carry fc_norm over
+        fc_norm=bool(config.get("fc_norm")) and config.get("speculators_model_type") != "peagle",
+        qkv_bias=bool(layer.get("qkv_bias", bias)),
+        o_bias=bias and family == "llama",
+        mlp_bias=bool(layer.get("mlp_bias")) and family == "llama",
+        aux_layer_ids=ids,
+        mask_tokens={key: config[key] for key in MASK_KEYS if config.get(key) is not None},
+        trained_k=_trained_k(config),
+        tied=bool(layer.get("tie_word_embeddings", config.get("tie_word_embeddings", False))),
+        quantized="quantization_config" in config or "quantization_config" in layer,
+        dtype=dtype if isinstance(dtype, str) else None,
+        declared_parallel=config["speculators_model_type"] == "peagle" if speculators else None,
+        verifier=_verifier(config),
+    )
+
+
+def _aux_states(layer: Config, eagle: Config, ids: tuple[Any, ...], family: str) -> int:
+    told = _int(layer.get("num_aux_hidden_states"))
+    if family == "qwen3":
+        return _int(layer.get("num_aux_layers")) or told or len(ids) or DEFAULT_AUX_STATES
+    # the Llama head of vLLM counts those of eagle_config alone, and takes three otherwise
+    nested = eagle.get("eagle_aux_hidden_state_layer_ids")
+    return told or (len(nested) if isinstance(nested, list) and nested else DEFAULT_AUX_STATES)
+
+
+def _family(config: Config, layer: Config) -> tuple[Literal["llama", "qwen3"] | None, str, list[HeadFault]]:
+    if is_speculators(config):
+        kind = layer.get("model_type", "llama")
+        if kind in ("llama", "qwen3"):
+            return kind, f"speculators {config['speculators_model_type']}, {kind}", []
+        message = f"transformer_layer_config.model_type: found {kind!r}; vLLM takes llama and qwen3 here"
+        return None, "", [HeadFault("format", "error", message)]
+    named = config.get("architectures")
+    name = named[0] if isinstance(named, list) and len(named) == 1 else None
+    if name in LLAMA:
+        return "llama", str(name), []
+    if name in QWEN3:
+        return "qwen3", str(name), []
+    if name in RENAMED:
+        message = f"architectures: vLLM 0.32.0 makes Eagle3{name} of {name}, which it does not have"
+        step = "Write LlamaForCausalLMEagle3 there, which names the same layout."
+        return "llama", str(name), [HeadFault("format", "warning", message, step)]
+    message = (
+        f"architectures: found {named!r}, a layout that is not known here, so its weights were not "
+        "checked; known: "
+        f"{', '.join(sorted(LLAMA | QWEN3))}, and the speculators format"
+    )
+    return None, str(name or ""), [HeadFault("format", "warning" if name else "error", message)]
+
+
+def _speculators_faults(config: Config) -> list[HeadFault]:
+    kind = config["speculators_model_type"]
+    if kind not in SPECULATORS_TYPES:
+        message = f"speculators_model_type: found {kind!r}; allowed: {', '.join(SPECULATORS_TYPES)}"
+        return [HeadFault("format", "error", message, "Take an EAGLE-3 or P-EAGLE head.")]
+    method = _first_method(config)
+    if method is None or _verifier(config) is None or _int(method.get("speculative_tokens")) is None:
+        message = "speculators_config lacks its verifier, or speculative_tokens of its first proposal method"
+        return [HeadFault("config", "error", message, "Export the head with `speculators` again.")]
+    return []
+
+
+def _first_method(config: Config) -> Config | None:
+    inner = config.get("speculators_config")
+    methods = inner.get("proposal_methods") if isinstance(inner, Mapping) else None
+    first = methods[0] if isinstance(methods, list) and methods else None
+    return first if isinstance(first, Mapping) else None
+
+
+def _trained_k(config: Config) -> int | None:
+    method = _first_method(config)
+    return _int(method.get("speculative_tokens")) if method else None
+
+
+def _verifier(config: Config) -> str | None:
+    inner = config.get("speculators_config")
+    verifier = inner.get("verifier") if isinstance(inner, Mapping) else None
+    name = verifier.get("name_or_path") if isinstance(verifier, Mapping) else None
+    return name if isinstance(name, str) else None
+
+
+def _size_fault(layer: Config, key: str) -> HeadFault:
+    if key not in layer:
+        return HeadFault("config", "error", f"config.json lacks {key}")
+    return HeadFault("config", "error", f"{key}: found {layer[key]!r}; allowed: a whole number above 0")
+
+
+def _int(value: Any) -> int | None:
+    return value if _positive(value) else None
+
+
+def _positive(value: Any) -> bool:
+    return type(value) is int and value > 0
