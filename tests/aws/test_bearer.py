@@ -49,7 +49,7 @@ def temporary(ends: datetime, renewed: datetime | None = None) -> RefreshableCre
 
 @pytest.mark.parametrize("case", RECORDED, ids=lambda case: case["access_key"])
 def test_the_token_is_the_sdk_s_own_to_the_byte(case: dict[str, Any]) -> None:
-    keys = Credentials(case["access_key"], case["secret_key"], case["session_token"])
+    keys: Any = Credentials(case["access_key"], case["secret_key"], case["session_token"])
     at = datetime.fromisoformat(case["at"]).timestamp()
     made = presigned(keys.get_frozen_credentials(), case["region"], case["seconds"], at)
     assert made == case["token"]

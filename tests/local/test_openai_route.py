@@ -6,7 +6,7 @@ import base64
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -59,8 +59,10 @@ def endpoint(server: Server) -> str:
     return server.deploy()
 
 
-def post(url: str, key: str | None, body: bytes = b"{}", **headers: str) -> tuple[int, dict[str, Any]]:
-    told = {"Content-Type": "application/json", **headers}
+def post(
+    url: str, key: str | None, body: bytes = b"{}", headers: Mapping[str, str] | None = None
+) -> tuple[int, dict[str, Any]]:
+    told = {"Content-Type": "application/json", **(headers or {})}
     if key is not None:
         told["Authorization"] = key
     try:
@@ -157,7 +159,9 @@ def test_a_component_is_named_in_the_path_and_not_in_a_header(server: Server, en
     assert status == 400
     assert "header is not allowed" in told["error"]["message"]
     url = f"{route_url(server, endpoint)}/chat/completions"
-    status, told = post(url, f"Bearer {token(server)}", **{"X-Amzn-SageMaker-Inference-Component": "other"})
+    status, told = post(
+        url, f"Bearer {token(server)}", headers={"X-Amzn-SageMaker-Inference-Component": "other"}
+    )
     assert status == 400
     assert "in the URL" in told["error"]["message"]
 
@@ -215,7 +219,7 @@ def test_what_is_no_token_of_ours_is_refused(server: Server, endpoint: str) -> N
 
 
 def test_a_token_expires_by_the_local_clock_and_a_new_one_does_not(server: Server, endpoint: str) -> None:
-    old = token(server, hours=1 / 60)
+    old = token(server, hours=1 / 60, signed_s_ago=2)
     asked = {"model": "", "messages": QUESTION}
     openai_client(server, endpoint, api_key=old).chat.completions.create(**asked)
     advance_clock(server.status.port, 61)

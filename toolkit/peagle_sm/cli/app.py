@@ -125,6 +125,18 @@ ENTRIES = (
     Entry("logs", f"{_COMMANDS}.logs:logs", "Print what the engine behind an endpoint wrote.", "Endpoints"),
     Entry("invoke", f"{_COMMANDS}.invoke:invoke", "Send one request and stream the answer.", "Endpoints"),
     Entry(
+        "openai",
+        f"{_COMMANDS}.openai_env:openai",
+        "Print the environment for any OpenAI tool: OPENAI_BASE_URL and OPENAI_API_KEY.",
+        "Endpoints",
+    ),
+    Entry(
+        "serve",
+        f"{_COMMANDS}.serve:serve",
+        "Serve OpenAI's API on this machine, signed and sent to an endpoint.",
+        "Endpoints",
+    ),
+    Entry(
         "keep",
         f"{_COMMANDS}.keep:keep",
         "Keep an endpoint for a while, idle or not, and move the end of its life.",

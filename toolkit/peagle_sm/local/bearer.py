@@ -32,6 +32,7 @@ _FIELDS = (
     "X-Amz-Signature",
     "Version",
 )
+_SECOND = timedelta(seconds=1)
 _TIME = "%Y%m%dT%H%M%SZ"
 _OPTIONAL = ("X-Amz-Security-Token",)
 _INVALID = "The security token included in the request is invalid."
@@ -135,7 +136,8 @@ def _check_time(
         signed = datetime.strptime(fields["X-Amz-Date"], _TIME).replace(tzinfo=UTC)
     except ValueError as error:
         raise BearerRefused("UnrecognizedClientException", _INVALID) from error
-    began = local_time_of(signed)
+    # A token names whole seconds: one made just after the clock was moved must not seem to be from before.
+    began = local_time_of(signed + _SECOND) - _SECOND
     ends = began + timedelta(seconds=int(fields["X-Amz-Expires"]))
     if began > now + SKEW:
         raise BearerRefused(

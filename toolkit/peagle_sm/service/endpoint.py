@@ -13,6 +13,8 @@ from peagle_sm.service.events import Pacing, Progress
 from peagle_sm.service.invocation import Sender
 
 if TYPE_CHECKING:
+    from openai import AsyncOpenAI, OpenAI
+
     from peagle_sm.aws.logs import LogLine
     from peagle_sm.service.deletion import DeleteReport
     from peagle_sm.service.inspection import EndpointStatus
@@ -98,6 +100,26 @@ class Endpoint:
             ),
             component,
         )
+
+    def openai(self, *, component: str | None = None, **options: Any) -> OpenAI:
+        """Return OpenAI's own client for this endpoint's OpenAI route; ``options`` are the client's.
+
+        Its bearer token is made anew for each request. Give ``model=""``: the endpoint has one model, and
+        the engine takes an empty name for it. SageMaker serves ``chat.completions`` there and nothing else.
+
+        Raises:
+            NotFound: the package openai is not installed.
+            SpecError: the endpoint runs components, and it is not clear which one to ask.
+        """
+        from peagle_sm.service.openai_access import openai_client
+
+        return openai_client(self.session, self.name, component, options)
+
+    def async_openai(self, *, component: str | None = None, **options: Any) -> AsyncOpenAI:
+        """As `openai`, for asyncio."""
+        from peagle_sm.service.openai_access import async_openai_client
+
+        return async_openai_client(self.session, self.name, component, options)
 
     def status(self) -> EndpointStatus:
         """Return everything known of the endpoint."""

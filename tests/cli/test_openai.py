@@ -1,0 +1,107 @@
+"""`peagle-sm openai`: lines that a shell evaluates, and nothing secret anywhere else."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import openai
+import pytest
+from click.testing import Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peagle_sm.cli.openai_text import cost_line, export_lines
+from tests.local.openai_client import QUESTION
+from tests.local.serving import Server
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def endpoint(server: Server) -> str:
+    return server.deploy()
+
+
+def test_what_it_prints_is_all_that_the_sdk_needs(peagle: Run, endpoint: str, server: Server) -> None:
+    done = peagle("openai", endpoint, environ={"SHELL": "/bin/bash"})
+    assert done.exit_code == 0
+    url, key = (shlex.split(line)[1].partition("=") for line in done.stdout.splitlines())
+    assert url[::2] == ("OPENAI_BASE_URL", f"{server.url}/endpoints/{endpoint}/openai/v1")
+    assert key[0] == "OPENAI_API_KEY"
+    client = openai.OpenAI(base_url=url[2], api_key=key[2], max_retries=0)
+    client.chat.completions.create(model="", messages=QUESTION)
+    assert key[2] not in done.stderr
+    assert done.stderr.splitlines() == [
+        done.stderr.splitlines()[0],
+        'model: leave it empty ("" in the request): the endpoint has one model, and the URL names it',
+        "served: chat completions only; for tools that insist on a model's name, on /v1/models or on "
+        f"/v1/completions: peagle-sm serve {endpoint} --local-port {server.status.port}",
+    ]
+    assert done.stderr.startswith("the token ends at 20")
+
+
+def test_json_has_the_same_and_the_end(peagle: Run, endpoint: str) -> None:
+    told = json.loads(peagle("openai", endpoint, "--format", "json", "--hours", "2").stdout)
+    assert told["endpoint"] == endpoint
+    assert told["model"] == ""
+    assert told["api_key"].startswith("sagemaker-api-key-")
+    left = datetime.fromisoformat(told["expires_at"]) - datetime.now(UTC)
+    assert timedelta(hours=1.9) < left <= timedelta(hours=2)
+
+
+def test_a_component_is_in_the_address(peagle: Run, endpoint: str) -> None:
+    told = json.loads(peagle("openai", endpoint, "--component", "a", "--format", "json").stdout)
+    assert told["base_url"].endswith(f"/endpoints/{endpoint}/inference-components/a/openai/v1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["nowhere"], 4, "endpoint 'nowhere' does not exist"),
+        (["nowhere", "--hours", "13"], 2, "found 13; allowed: a second to 12 hours"),
+        (["nowhere", "--hours", "0"], 2, "found 0; allowed: a second to 12 hours"),
+    ],
+)
+def test_refusals_print_no_token(peagle: Run, arguments: list[str], code: int, says: str) -> None:
+    done = peagle("openai", *arguments)
+    assert done.exit_code == code
+    assert says in done.stderr
+    assert done.stdout == ""
+
+
+@given(st.text(st.characters(exclude_categories=("Cs", "Cc"))))
+def test_a_shell_reads_back_what_was_written(value: str) -> None:
+    (line,) = export_lines("bash", {"X": value})
+    assert shlex.split(line) == ["export", f"X={value}"]
+
+
+def test_bash_itself_does_too() -> None:
+    (line,) = export_lines("zsh", {"X": 'it\'s $HOME `x` \\ "q"'})
+    done = subprocess.run(
+        ["bash", "-c", f'{line}; printf %s "$X"'], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == 'it\'s $HOME `x` \\ "q"'
+
+
+def test_other_shells_have_their_own_words() -> None:
+    assert list(export_lines("fish", {"X": "it's \\"})) == ["set -gx X 'it\\'s \\\\'"]
+    assert list(export_lines("powershell", {"X": "it's"})) == ["$env:X = 'it''s'"]
+
+
+def test_fish_is_known_by_its_name(peagle: Run, endpoint: str) -> None:
+    assert peagle("openai", endpoint, environ={"SHELL": "/usr/bin/fish"}).stdout.startswith(
+        "set -gx OPENAI_BASE_URL "
+    )
+
+
+def test_the_price_and_the_end_are_told_together() -> None:
+    end = datetime(2026, 11, 22, 8, tzinfo=UTC)
+    assert (
+        cost_line(4.2, end)
+        == "4.20 USD/hour while it is on; deleted at 2026-11-22 08:00 UTC whatever happens"
+    )
+    assert cost_line(None, None) == "price unknown; NO lifetime limit ends it"

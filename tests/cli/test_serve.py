@@ -1,0 +1,98 @@
+"""`peagle-sm serve` as a process: what it says, and how Ctrl-C ends it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import openai
+import pytest
+from click.testing import Result
+
+from tests.local.openai_client import QUESTION, script
+from tests.local.serving import Server
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def endpoint(server: Server) -> str:
+    return server.deploy()
+
+
+@contextmanager
+def served(server: Server, endpoint: str, *options: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "peagle_sm", "serve", endpoint, "--port", "0", *options]
+    command += ["--local-port", str(server.status.port)]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_it_serves_until_ctrl_c_and_lets_a_stream_end(server: Server, endpoint: str) -> None:
+    with served(server, endpoint) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        url = process.stdout.readline().strip()
+        said = [process.stderr.readline().strip() for _ in range(3)]
+        assert said == [
+            f"{endpoint}: price unknown; NO lifetime limit ends it",
+            f'OPENAI_BASE_URL={url}  model "{endpoint}"  OPENAI_API_KEY: any key: none is looked at',
+            "Ctrl-C lets what is under way end; the endpoint stays, and costs what it costs",
+        ]
+        client = openai.OpenAI(base_url=url, api_key="any", max_retries=0)
+        stream = iter(
+            client.chat.completions.create(
+                model=endpoint,
+                messages=QUESTION,
+                stream=True,
+                extra_body=script(SCRIPT_INVOKE="chat", SCRIPT_CHUNKS=20, SCRIPT_CHUNK_DELAY=0.03),
+            )
+        )
+        next(stream)
+        process.send_signal(signal.SIGINT)
+        assert "waiting for 1 requests under way" in process.stderr.readline()
+        assert len(list(stream)) == 21
+        assert process.wait(20) == 0
+        assert "POST /v1/chat/completions 200 stream  tokens 20  AL -" in process.stderr.read()
+
+
+def test_json_names_the_url_and_the_process(server: Server, endpoint: str) -> None:
+    with served(server, endpoint, "--format", "json") as process:
+        assert process.stdout is not None
+        told: dict[str, Any] = json.loads(process.stdout.readline())
+        assert told["pid"] == process.pid
+        assert told["model"] == endpoint
+        assert told["status"] == "InService"
+        assert openai.OpenAI(base_url=told["url"], api_key="x").models.list().data[0].id == endpoint
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+def test_a_taken_port_and_an_endpoint_that_is_not_there(peagle: Run, endpoint: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = peagle("serve", endpoint, "--port", port)
+    assert done.exit_code == 2
+    assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
+    assert peagle("serve", "nowhere").exit_code == 4
+
+
+def test_another_host_is_warned_of(peagle: Run, endpoint: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        done = peagle("serve", endpoint, "--host", "0.0.0.0", "--port", str(taken.getsockname()[1]))
+    assert "warning: listening on 0.0.0.0, not on loopback: ANYBODY who reaches it" in done.stderr

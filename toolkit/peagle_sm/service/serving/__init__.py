@@ -1,0 +1,5 @@
+"""`peagle-sm serve`: OpenAI's API on loopback, signed and sent to one endpoint. Needs the extra `openai`.
+
+``relay`` (pure) takes SageMaker's frames off a stream, ``answers`` (pure) makes OpenAI errors, ``upstream``
+signs and sends, ``proxy`` answers requests, ``running`` starts and drains.
+"""

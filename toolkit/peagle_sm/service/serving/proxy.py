@@ -1,0 +1,273 @@
+"""The web application of `peagle-sm serve`: OpenAI requests in, signed invocations out."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+from aiohttp import web
+
+from peagle_sm.aws.runtime import BODY_LIMIT_BYTES
+from peagle_sm.core.errors import PeagleError
+from peagle_sm.service.serving import answers
+from peagle_sm.service.serving.relay import Relay, figures_of
+from peagle_sm.service.serving.upstream import Upstream, open_http
+
+#: The engine tells the two apart by the body: `messages` or `prompt`.
+CALLS = {"/v1/chat/completions": "messages", "/v1/completions": "prompt"}
+SERVED = (*(f"POST {path}" for path in CALLS), "GET /v1/models", "GET /health")
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass
+class Served:
+    """What became of one request, for its line in the log."""
+
+    method: str
+    path: str
+    status: int = 0
+    streamed: bool = False
+    tokens: int | None = None
+    acceptance_length: float | None = None
+    milliseconds: float = 0.0
+    failed: str | None = None
+
+    def line(self) -> str:
+        """Return one line: the request, its status, tokens, acceptance length and time."""
+        kind = " stream" if self.streamed else ""
+        tokens = "-" if self.tokens is None else str(self.tokens)
+        length = "-" if self.acceptance_length is None else f"{self.acceptance_length:.2f}"
+        why = f"  {self.failed}" if self.failed else ""
+        return (
+            f"{self.method} {self.path} {self.status}{kind}  tokens {tokens}  AL {length}  "
+            f"{self.milliseconds:.0f} ms{why}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return dict(vars(self))
+
+
+class Proxy:
+    """Answers requests for one endpoint; ``busy`` counts those under way."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        *,
+        api_key: str | None = None,
+        any_host: bool = False,
+        on_served: Callable[[Served], None] = lambda served: None,
+    ) -> None:
+        """Take the endpoint; ``any_host`` answers to names other than this machine's loopback ones."""
+        self._upstream = upstream
+        self._api_key = api_key
+        self._any_host = any_host
+        self._on_served = on_served
+        self._http: aiohttp.ClientSession | None = None
+        self.model = upstream.component or upstream.endpoint
+        self.keyed = api_key is not None
+        self.busy = 0
+        self.draining = False
+
+    def app(self) -> web.Application:
+        """Build the application; its start opens the connections to SageMaker, its end closes them."""
+        app = web.Application(client_max_size=BODY_LIMIT_BYTES + 1)
+        app.router.add_route("*", "/{path:.*}", self.handle)
+        app.cleanup_ctx.append(self._connections)
+        return app
+
+    async def _connections(self, app: web.Application) -> Any:
+        self._http = open_http(self._upstream.endpoint_url)
+        yield
+        await self._http.close()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request and report it."""
+        served = Served(request.method, request.path)
+        began = monotonic()
+        self.busy += 1
+        try:
+            problem = self._refusal(request)
+            if problem is not None:
+                return self._fail(served, problem)
+            return await self._answer(request, served)
+        except BaseException as error:
+            served.failed = served.failed or f"the client left ({type(error).__name__})"
+            raise
+        finally:
+            self.busy -= 1
+            served.milliseconds = (monotonic() - began) * 1000
+            self._on_served(served)
+
+    def _refusal(self, request: web.Request) -> answers.Problem | None:
+        if self.draining:
+            return answers.Problem(
+                503, "peagle-sm serve is ending", "server_error", "ending", retry_after_s=answers.STARTING_S
+            )
+        # A web page must not spend the user's money: neither under a rebound name nor from its own origin.
+        if not self._any_host and not _is_loopback(f"//{request.host}"):
+            return answers.invalid(f"found Host {request.host!r}; allowed: {', '.join(_LOOPBACK)}", 403)
+        origin = request.headers.get("Origin")
+        if origin is not None and not _is_loopback(origin):
+            return answers.invalid(f"found Origin {origin!r}; allowed: pages of this machine", 403)
+        if self._api_key is None or request.path in ("/health", "/ping"):
+            return None
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and hmac.compare_digest(given.encode(), self._api_key.encode()):
+            return None
+        return answers.Problem(
+            401, "the API key is not that of --api-key", "authentication_error", "invalid_api_key"
+        )
+
+    async def _answer(self, request: web.Request, served: Served) -> web.StreamResponse:
+        if request.method in ("GET", "HEAD"):
+            return self._looked_up(request, served)
+        needed = CALLS.get(request.path)
+        if needed is None or request.method != "POST":
+            return self._fail(served, _not_served(request))
+        try:
+            body, streamed = self._body(await request.read(), needed)
+        except web.HTTPRequestEntityTooLarge:
+            return self._fail(served, _TOO_LARGE)
+        except ValueError as error:
+            return self._fail(served, answers.invalid(str(error)))
+        served.streamed = streamed
+        return await self._invoke(request, body, served)
+
+    def _looked_up(self, request: web.Request, served: Served) -> web.Response:
+        model = {"id": self.model, "object": "model", "created": 0, "owned_by": "sagemaker"}
+        known: Mapping[str, Any] = {
+            "/v1/models": {"object": "list", "data": [model]},
+            f"/v1/models/{self.model}": model,
+            "/health": {"status": "ok", "endpoint": self._upstream.endpoint},
+            "/ping": {"status": "ok", "endpoint": self._upstream.endpoint},
+        }
+        found = known.get(request.path)
+        if found is None:
+            return self._fail(served, _not_served(request))
+        served.status = 200
+        return web.json_response(found)
+
+    def _body(self, raw: bytes, needed: str) -> tuple[bytes, bool]:
+        """Return what is sent on, and whether a stream is asked for; ValueError says what is wrong.
+
+        The body goes on letter for letter, unless its model is this server's name for the endpoint: the
+        engine knows itself by another name, and takes an empty one for its own.
+        """
+        try:
+            document = json.loads(raw)
+        except ValueError as error:
+            raise ValueError(f"the request body is not JSON: {error}") from error
+        if not isinstance(document, dict) or needed not in document:
+            raise ValueError(f"the request body lacks {needed!r}")
+        streamed = document.get("stream") is True
+        if document.get("model") != self.model:
+            return raw, streamed
+        return json.dumps({**document, "model": ""}, ensure_ascii=False).encode(), streamed
+
+    async def _invoke(self, request: web.Request, body: bytes, served: Served) -> web.StreamResponse:
+        assert self._http is not None, "the application has not been started"
+        if len(body) > BODY_LIMIT_BYTES:
+            return self._fail(served, _TOO_LARGE)
+        response: web.StreamResponse | None = None
+        try:
+            async with self._upstream.send(self._http, body, streamed=served.streamed) as answer:
+                if answer.status >= 400:
+                    content = await answer.read()
+                    return self._fail(served, answers.of_aws(answer.status, answer.headers, content))
+                if not served.streamed:
+                    return _whole(answer, await answer.read(), served)
+                response = await _begun(request, answer, served)
+                await _relay(answer, response, served)
+                return response
+        except PeagleError as error:
+            return self._fail(served, answers.of_error(error))
+        except (aiohttp.ClientError, TimeoutError) as error:
+            if response is not None:  # aiohttp's word for a client that left; there is nobody to tell
+                served.failed = "the client left"
+                return response
+            return self._fail(served, answers.unavailable(f"no answer from SageMaker: {error}"))
+
+    def _fail(self, served: Served, problem: answers.Problem) -> web.Response:
+        served.status, served.failed = problem.status, problem.message[:200]
+        headers = {"Content-Type": "application/json", **problem.all_headers()}
+        return web.Response(status=problem.status, body=problem.body(), headers=headers)
+
+
+def _whole(answer: aiohttp.ClientResponse, content: bytes, served: Served) -> web.Response:
+    served.status = 200
+    try:
+        document = json.loads(content)
+    except ValueError:
+        document = None
+    if isinstance(document, dict):
+        served.tokens, served.acceptance_length = figures_of(document)
+    return web.Response(body=content, headers=_headers(answer, answer.headers.get("Content-Type")))
+
+
+async def _begun(request: web.Request, answer: aiohttp.ClientResponse, served: Served) -> web.StreamResponse:
+    served.status = 200
+    inner = answer.headers.get("X-Amzn-SageMaker-Content-Type") or "text/event-stream"
+    response = web.StreamResponse(headers={**_headers(answer, inner), "Cache-Control": "no-cache"})
+    await response.prepare(request)
+    return response
+
+
+async def _relay(answer: aiohttp.ClientResponse, response: web.StreamResponse, served: Served) -> None:
+    """Pass whole events on as they come; one that is late to be read holds the engine back, not memory."""
+    relay = Relay()
+    parts = answer.content.iter_any()
+    while relay.problem is None:
+        try:
+            part = await anext(parts)
+        except StopAsyncIteration:
+            break
+        except (aiohttp.ClientError, TimeoutError) as error:
+            relay.broke(f"the connection to SageMaker broke: {error}")
+            break
+        events = relay.feed(part)
+        if events:
+            await response.write(events)
+    rest = relay.finish()
+    served.tokens, served.acceptance_length = relay.tokens, relay.acceptance_length
+    if rest:
+        await response.write(rest)
+    if relay.problem is not None:
+        served.failed = relay.problem
+        if not relay.reported:
+            await response.write(answers.in_stream(relay.problem).event())
+    await response.write_eof()
+
+
+def _headers(answer: aiohttp.ClientResponse, content_type: str | None) -> dict[str, str]:
+    headers = {"Content-Type": content_type or "application/json"}
+    if "x-amzn-RequestId" in answer.headers:
+        # `x-request-id` is where OpenAI's SDK looks, and what its errors show.
+        headers["x-request-id"] = headers["x-amzn-RequestId"] = answer.headers["x-amzn-RequestId"]
+    return headers
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        host = urlsplit(address).hostname or ""
+    except ValueError:
+        return False
+    return host in _LOOPBACK or host.endswith(".localhost")
+
+
+def _not_served(request: web.Request) -> answers.Problem:
+    return answers.invalid(
+        f"found {request.method} {request.path}; allowed: {', '.join(SERVED)}", 404, "unknown_url"
+    )
+
+
+_TOO_LARGE = answers.invalid(
+    f"the request body is larger than {BODY_LIMIT_BYTES:,} bytes, SageMaker's limit", 413, "body_too_large"
+)
