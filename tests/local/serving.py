@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
 from botocore.config import Config
+from botocore.credentials import Credentials
 
 from peagle_sm.local import spawn
 from peagle_sm.local.assembly import Options
@@ -102,6 +105,13 @@ def eventually(condition: Callable[[], Any], seconds: float = 30) -> Any:
 def body(**script: object) -> bytes:
     """A request that tells a scripted engine what to do."""
     return json.dumps({"script": {key: str(value) for key, value in script.items()}}).encode()
+
+
+def signed_headers(url: str, data: bytes, region: str = "us-east-1") -> dict[str, str]:
+    """The headers with which botocore would send ``data`` to a URL of SageMaker Runtime."""
+    request = AWSRequest("POST", url, {"Content-Type": "application/json"}, data)
+    SigV4Auth(Credentials("local", "local"), "sagemaker", region).add_auth(request)
+    return dict(request.headers.items())
 
 
 def _weights(directory: Path) -> Path:

@@ -17,7 +17,7 @@ from botocore.eventstream import EventStreamBuffer
 from botocore.exceptions import ClientError, EventStreamError
 
 from peagle_sm.local import client
-from tests.local.serving import Server, body, eventually
+from tests.local.serving import Server, body, eventually, signed_headers
 
 EVENT = 'data: {{"choices": [{{"index": 0, "text": "token{} "}}]}}\n\n'
 
@@ -130,10 +130,9 @@ def test_a_stream_that_takes_too_long_ends_with_an_error_after_what_it_had(
 
 def frames(server: Server, endpoint: str, data: bytes) -> list[Any]:
     """The events as they are on the wire: botocore drops an exception's ErrorCode."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.status.port, timeout=10)
-    scope = "Credential=local/20261120/us-east-1/sagemaker/aws4_request, SignedHeaders=host"
-    headers = {"Authorization": f"AWS4-HMAC-SHA256 {scope}", "Content-Type": "application/json"}
-    connection.request("POST", f"/endpoints/{endpoint}/invocations-response-stream", data, headers)
+    connection = http.client.HTTPConnection("localhost", server.status.port, timeout=10)
+    path = f"/endpoints/{endpoint}/invocations-response-stream"
+    connection.request("POST", path, data, signed_headers(f"{server.url}{path}", data))
     buffer = EventStreamBuffer()
     buffer.add_data(connection.getresponse().read())
     connection.close()
@@ -207,15 +206,125 @@ def test_a_variant_is_chosen_by_name(runtime: Any, endpoint: str) -> None:
         runtime.invoke_endpoint(EndpointName=endpoint, TargetVariant="Other", Body=b"{}")
 
 
+def _refused(server: Server, endpoint: str, changed: dict[str, str | None], streaming: bool = False) -> Any:
+    """The answer to a well-signed request with some headers changed or left out."""
+    path = f"/endpoints/{endpoint}/invocations" + ("-response-stream" if streaming else "")
+    headers = {**signed_headers(f"{server.url}{path}", b"{}"), **changed}
+    connection = http.client.HTTPConnection("localhost", server.status.port, timeout=10)
+    connection.request(
+        "POST", path, b"{}", {key: value for key, value in headers.items() if value is not None}
+    )
+    answer = connection.getresponse()
+    told = json.load(answer)
+    connection.close()
+    return answer.status, answer.headers["x-amzn-ErrorType"].partition(":")[0], told
+
+
+def test_an_invocation_that_is_not_signed_is_refused_as_aws_does(server: Server, endpoint: str) -> None:
+    assert _refused(server, endpoint, {"Authorization": None}) == (
+        403,
+        "MissingAuthenticationTokenException",
+        {"message": "Missing Authentication Token"},
+    )
+
+
+def test_an_invocation_signed_for_another_service_is_refused_as_aws_does(
+    server: Server, endpoint: str
+) -> None:
+    signed = signed_headers(f"{server.url}/endpoints/{endpoint}/invocations", b"{}")["Authorization"]
+    wrong = signed.replace("/sagemaker/", "/runtime.sagemaker/")
+    assert _refused(server, endpoint, {"Authorization": wrong}) == (
+        403,
+        "InvalidSignatureException",
+        {"message": "Credential should be scoped to correct service: 'sagemaker'. "},
+    )
+
+
+def test_boto3_reads_the_refusal_of_its_signature(server: Server, endpoint: str) -> None:
+    elsewhere = server.client("sagemaker-runtime", region_name="eu-west-1")
+    with pytest.raises(ClientError, match="Credential should be scoped to a valid region") as raised:
+        elsewhere.invoke_endpoint(EndpointName=endpoint, Body=b"{}")
+    assert raised.value.response["Error"]["Code"] == "InvalidSignatureException"
+
+
+_PATTERN = "failed to satisfy constraint: Member must satisfy regular expression pattern: "
+_NAME = "^[a-zA-Z0-9](-*[a-zA-Z0-9])*"
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        ({"EndpointName": "under_score"}, f"Value 'under_score' at 'endpointName' {_PATTERN}{_NAME}"),
+        (
+            {"EndpointName": "e" * 64},
+            f"Value '{'e' * 64}' at 'endpointName' failed to satisfy constraint: "
+            "Member must have length less than or equal to 63",
+        ),
+        ({"TargetVariant": "-x"}, f"Value '-x' at 'targetVariant' {_PATTERN}{_NAME}"),
+        (
+            {"CustomAttributes": "x" * 1025},
+            "Value at 'customAttributes' failed to satisfy constraint: "
+            "Member must have length less than or equal to 1024",
+        ),
+        (
+            {"InferenceId": "i" * 65},
+            f"Value '{'i' * 65}' at 'inferenceId' failed to satisfy constraint: "
+            "Member must have length less than or equal to 64",
+        ),
+    ],
+)
+@pytest.mark.parametrize("streaming", [False, True])
+def test_what_aws_refuses_of_a_request(
+    runtime: Any, endpoint: str, members: dict[str, str], said: str, streaming: bool
+) -> None:
+    call = runtime.invoke_endpoint_with_response_stream if streaming else runtime.invoke_endpoint
+    with pytest.raises(ClientError) as raised:
+        call(**{"EndpointName": endpoint, "Body": b"{}", **members})
+    found = raised.value.response["Error"]
+    assert found == {"Code": "ValidationError", "Message": f"1 validation error detected: {said}"}
+
+
+def test_two_things_wrong_are_told_together(runtime: Any, endpoint: str) -> None:
+    with pytest.raises(
+        ClientError, match=r"2 validation errors detected: .*'contentType'.*; .*'targetVariant'"
+    ):
+        runtime.invoke_endpoint(
+            EndpointName=endpoint, ContentType="x" * 1025, TargetVariant="a_b", Body=b"{}"
+        )
+
+
+def test_a_session_is_begun_by_a_plain_invocation_alone(runtime: Any, endpoint: str) -> None:
+    answer = runtime.invoke_endpoint(EndpointName=endpoint, SessionId="NEW_SESSION", Body=b"{}")
+    seen = json.loads(answer["Body"].read())
+    assert seen["headers"]["x-amzn-sagemaker-session-id"] == "NEW_SESSION"
+    with pytest.raises(ClientError, match="Value 'NEW_SESSION' at 'sessionId' failed"):
+        runtime.invoke_endpoint_with_response_stream(
+            EndpointName=endpoint, SessionId="NEW_SESSION", Body=b"{}"
+        )
+
+
+def test_a_model_among_several_cannot_be_asked_for(runtime: Any, endpoint: str) -> None:
+    with pytest.raises(ClientError) as raised:
+        runtime.invoke_endpoint(EndpointName=endpoint, TargetModel="a.tar.gz", Body=b"{}")
+    response: Any = raised.value.response
+    assert response["Error"] == {
+        "Code": "ValidationError",
+        "Message": f"Endpoint {endpoint} is not a multi-model endpoint and does not support "
+        "target model header.",
+    }
+
+
 def test_a_client_that_leaves_ends_the_engine_s_work(server: Server) -> None:
     name = server.deploy()
     request = body(SCRIPT_INVOKE="sse", SCRIPT_CHUNKS=1000, SCRIPT_CHUNK_DELAY=0.02)
-    scope = "Credential=local/20261120/us-east-1/sagemaker/aws4_request, SignedHeaders=host"
-    head = (
-        f"POST /endpoints/{name}/invocations-response-stream HTTP/1.1\r\nHost: localhost\r\n"
-        f"Authorization: AWS4-HMAC-SHA256 {scope}\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(request)}\r\n\r\n"
-    )
+    path = f"/endpoints/{name}/invocations-response-stream"
+    headers = signed_headers(f"{server.url}{path}", request) | {"Content-Length": str(len(request))}
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "Host: localhost",
+        *(f"{key}: {value}" for key, value in headers.items()),
+    ]
+    head = "\r\n".join(lines) + "\r\n\r\n"
     with socket.create_connection(("127.0.0.1", server.status.port)) as connection:
         connection.sendall(head.encode() + request)
         assert connection.recv(1000)

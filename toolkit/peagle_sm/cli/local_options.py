@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from peagle_sm.cli.fault_text import render_faults
 from peagle_sm.cli.state import State
 from peagle_sm.cli.status_text import engine_words
 from peagle_sm.cli.table import render_fields
@@ -62,6 +63,8 @@ def render_local(status: LocalStatus) -> str:
         ("process", f"{data.get('pid', 'unknown')}, log {data.get('log_path', 'unknown')}"),
         ("engines", "\n".join(_engine(each) for each in data.get("engines") or ()) or "none"),
     ]
+    if status.faults:
+        fields.append(("faults", render_faults(status.faults)))
     return render_fields(fields)
 
 

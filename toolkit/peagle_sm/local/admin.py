@@ -10,15 +10,17 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from peagle_sm.core.errors import NotFound, SpecError
 from peagle_sm.local import awsjson
 from peagle_sm.local.control import ApiError, Route
+from peagle_sm.local.faults import FaultBook, parse
 from peagle_sm.local.logs import EndpointLogs
 
 PREFIX = "/_peagle/"
 
 
 class Admin:
-    """Answers status, clock, shutdown, and an endpoint's engine metrics and log lines."""
+    """Answers status, clock, shutdown, faults, and an endpoint's engine metrics and log lines."""
 
     def __init__(
         self,
@@ -30,6 +32,7 @@ class Admin:
         route: Callable[[str, str | None, str | None], Route],
         logs: EndpointLogs,
         pretend: Callable[[str, str, str | None], None],
+        faults: FaultBook,
     ) -> None:
         """Take what each route needs."""
         self._status = status
@@ -39,6 +42,7 @@ class Admin:
         self._route = route
         self._logs = logs
         self._pretend = pretend
+        self._faults = faults
 
     async def handle(self, request: web.Request) -> web.Response:
         """Answer a request whose path starts with the prefix."""
@@ -60,11 +64,17 @@ class Admin:
             case "GET", ["endpoints", name, "logs"]:
                 lines = request.query.get("lines", "200")
                 return _json({"lines": self._logs.recent(name, int(lines) if lines.isdigit() else 200)})
+            case "GET", ["faults"]:
+                return _json({"faults": [each.to_dict() for each in self._faults.entries()]})
+            case "POST", ["faults"]:
+                return await self._add_fault(request)
+            case "DELETE", ["faults", *ids]:
+                return self._clear_faults(ids)
         return _json(
             {
                 "message": f"no such route: {request.method} {request.path}; there are GET status, GET "
-                "and POST clock, POST shutdown, GET endpoints/<name>/metrics, GET endpoints/<name>/logs and "
-                "POST endpoints/<name>/status"
+                "and POST clock, POST shutdown, GET endpoints/<name>/metrics, GET endpoints/<name>/logs, "
+                "POST endpoints/<name>/status, GET and POST faults, and DELETE faults[/<id>]"
             },
             404,
         )
@@ -94,6 +104,24 @@ class Admin:
         except ApiError as error:
             return _json({"message": error.message}, 400)
         return _json({"status": status})
+
+    async def _add_fault(self, request: web.Request) -> web.Response:
+        try:
+            body = json.loads(await request.read() or b"{}")
+        except ValueError:
+            body = None
+        if not isinstance(body, dict):
+            return _json({"message": 'send a JSON object, for example {"kind": "cut", "times": 1}'}, 400)
+        try:
+            return _json(self._faults.add(parse(body)).to_dict())
+        except SpecError as error:
+            return _json({"message": error.message}, 400)
+
+    def _clear_faults(self, ids: list[str]) -> web.Response:
+        try:
+            return _json({"faults": [each.to_dict() for each in self._faults.clear(ids)]})
+        except NotFound as error:
+            return _json({"message": error.message}, 404)
 
     async def _metrics(self, name: str, variant: str | None, component: str | None) -> web.Response:
         try:

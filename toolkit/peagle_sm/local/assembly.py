@@ -24,6 +24,7 @@ from peagle_sm.local.control import ControlPlane, EngineLauncherProtocol, Event,
 from peagle_sm.local.control.ai_benchmarks import LOG_GROUP
 from peagle_sm.local.dataplane import DataPlane, Limits
 from peagle_sm.local.engine import EngineLauncher
+from peagle_sm.local.faults import FaultBook
 from peagle_sm.local.front import Front
 from peagle_sm.local.jumpstart import jumpstart_addresses, lay_catalogue
 from peagle_sm.local.lambdas import InvokeApi, Lambdas
@@ -86,12 +87,14 @@ class Assembly:
         self._recorder = Recorder(now=now, sink=self._moto.put_metrics)
         self.control = self._control_plane()
         self._sampler = UtilisationSampler(self._running_engines)
+        self._faults = FaultBook()
         self._data_plane = DataPlane(
             route=self.control.route,
             recorder=self._recorder,
             account=ACCOUNT,
             region=REGION,
             limits=options.limits,
+            faults=self._faults,
         )
         self._openai = OpenAiRoute(
             route=self.control.route,
@@ -100,6 +103,7 @@ class Assembly:
             account=ACCOUNT,
             region=REGION,
             limits=options.limits,
+            faults=self._faults,
         )
         self._lambdas = Lambdas(
             moto=self._moto,
@@ -187,6 +191,7 @@ class Assembly:
             clock=self._clock.now().isoformat(),
             clock_ahead_s=self._clock.ahead_seconds,
             engines=self.control.describe_engines(),
+            faults=[each.to_dict() for each in self._faults.entries()],
         )
 
     @property
@@ -244,6 +249,7 @@ class Assembly:
             route=self.control.route,
             logs=self._logs,
             pretend=self.control.pretend,
+            faults=self._faults,
         )
 
     def _on_event(self, event: Event) -> None:

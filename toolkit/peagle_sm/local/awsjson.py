@@ -64,7 +64,17 @@ def error(code: str, message: str, status: int = 400) -> web.Response:
     )
 
 
-def runtime_error(code: str, message: str, status: int = 400, **members: Any) -> web.Response:
+def runtime_error(code: str, message: str | None, status: int = 400, **members: Any) -> web.Response:
     """Answer a data-plane call with an error (REST JSON: the code is in a header, members in the body)."""
     headers = _headers("application/json", **{"x-amzn-ErrorType": code})
     return web.Response(status=status, body=dumps({"Message": message, **members}), headers=headers)
+
+
+def unsigned_error(code: str, message: str) -> web.Response:
+    """Refuse a data-plane call for its signature: AWS's front answers it, and in a form of its own."""
+    kind = f"{code}:http://internal.amazon.com/coral/com.amazon.coral.service/"
+    return web.Response(
+        status=403,
+        body=dumps({"message": message}),
+        headers=_headers("application/json", **{"x-amzn-ErrorType": kind}),
+    )

@@ -44,6 +44,22 @@ def endpoint_metrics(port: int, endpoint: str, variant: str | None, *, component
     return _ask(port, f"endpoints/{quote(endpoint)}/metrics{'?' + query if query else ''}").decode()
 
 
+def add_fault(port: int, fault: dict[str, Any]) -> dict[str, Any]:
+    """Set a fault; return it with its id."""
+    return dict(_json(port, "faults", fault))
+
+
+def faults(port: int) -> list[dict[str, Any]]:
+    """Fetch the faults that are set."""
+    return list(_json(port, "faults")["faults"])
+
+
+def clear_faults(port: int, fault: str = "") -> list[dict[str, Any]]:
+    """Take back one fault by its id, or all; return what was taken back."""
+    path = f"faults/{quote(fault)}" if fault else "faults"
+    return list(json.loads(_ask(port, path, method="DELETE"))["faults"])
+
+
 def shut_down(port: int) -> None:
     """Ask a server to end; EngineError when it does not answer."""
     _ask(port, "shutdown", {})
@@ -53,9 +69,15 @@ def _json(port: int, path: str, body: dict[str, Any] | None = None) -> Any:
     return json.loads(_ask(port, path, body))
 
 
-def _ask(port: int, path: str, body: dict[str, Any] | None = None, patience_s: float = _PATIENCE_S) -> bytes:
+def _ask(
+    port: int,
+    path: str,
+    body: dict[str, Any] | None = None,
+    patience_s: float = _PATIENCE_S,
+    method: str | None = None,
+) -> bytes:
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/_peagle/{path}", data=data)
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/_peagle/{path}", data=data, method=method)
     try:
         with _opener.open(request, timeout=patience_s) as answer:
             return bytes(answer.read())

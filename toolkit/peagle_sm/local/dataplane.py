@@ -18,8 +18,22 @@ from aiohttp import web
 
 from peagle_sm.local import awsjson, eventstream
 from peagle_sm.local.control import ApiError, NoCapacity, Route
+from peagle_sm.local.faults import (
+    ClientLeft,
+    EndedByFault,
+    EventStreamWire,
+    FaultBook,
+    ModelFailure,
+    PartWriter,
+    Refusal,
+    Strike,
+    refusal_of,
+    sent_whole,
+    silence_of,
+)
 from peagle_sm.local.logs import group_of, group_of_component
 from peagle_sm.local.metrics import Invocation, Recorder
+from peagle_sm.local.runtime_request import INVOKE, STREAM, accepted
 
 # Sent on to the container; AWS strips every other header (API reference of InvokeEndpoint).
 _PASSED_ON = (
@@ -55,10 +69,6 @@ class _ModelFailed(Exception):
         self.message = message
 
 
-class _ClientLeft(Exception):
-    """Whoever asked for a stream closed the connection."""
-
-
 class DataPlane:
     """Serves ``/endpoints/{name}/invocations`` and ``…/invocations-response-stream``."""
 
@@ -70,13 +80,15 @@ class DataPlane:
         account: str,
         region: str,
         limits: Limits | None = None,
+        faults: FaultBook | None = None,
     ) -> None:
-        """Take where to route to, where to record, and the limits (shorter ones in tests)."""
+        """Take where to route to, where to record, the limits (shorter ones in tests), and faults to show."""
         self._route = route
         self._recorder = recorder
         self._account = account
         self._region = region
         self._limits = limits or Limits()
+        self._faults = faults or FaultBook()
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self) -> None:
@@ -97,14 +109,22 @@ class DataPlane:
         """Answer InvokeEndpoint."""
         began = monotonic()
         try:
-            body, route = await self._accept(request, endpoint)
+            body, route = await self._accept(request, INVOKE, endpoint)
         except ApiError as refused:
             return self._refused(refused)
+        strike = self._faults.strike("invoke", endpoint)
+        instead = refusal_of(strike)
+        if isinstance(instead, Refusal):
+            return awsjson.runtime_error(instead.code, instead.message, instead.status)
         with route.hold(), self._recorded(route, began) as invocation:
+            if isinstance(instead, ModelFailure):
+                return self._model_error(route, invocation, _ModelFailed(instead.status, instead.message))
             try:
-                async with asyncio.timeout(self._limits.invoke_s), self._call(request, route, body) as answer:
-                    payload = await answer.read()
-                    invocation.model_done(answer.status)
+                async with asyncio.timeout(self._limits.invoke_s):
+                    await asyncio.sleep(silence_of(strike))
+                    async with self._call(request, route, body) as answer:
+                        payload = await answer.read()
+                invocation.model_done(answer.status)
             except TimeoutError:
                 return self._model_error(route, invocation, _ModelFailed(0, _TIMED_OUT))
             except aiohttp.ClientError:
@@ -114,16 +134,23 @@ class DataPlane:
                 return self._model_error(route, invocation, failed)
             headers = _answer_headers(answer, route)
             headers["Content-Type"] = answer.headers.get("Content-Type", "application/octet-stream")
-            return web.Response(body=payload, headers=headers)
+            whole = web.Response(body=payload, headers=headers)
+            return await sent_whole(request, whole, strike)
 
     async def stream(self, request: web.Request, endpoint: str) -> web.StreamResponse:
         """Answer InvokeEndpointWithResponseStream."""
         began = monotonic()
         try:
-            body, route = await self._accept(request, endpoint)
+            body, route = await self._accept(request, STREAM, endpoint)
         except ApiError as refused:
             return self._refused(refused)
+        strike = self._faults.strike("stream", endpoint)
+        instead = refusal_of(strike)
+        if isinstance(instead, Refusal):
+            return awsjson.runtime_error(instead.code, instead.message, instead.status)
         with route.hold(), self._recorded(route, began) as invocation:
+            if isinstance(instead, ModelFailure):
+                return self._model_error(route, invocation, _ModelFailed(instead.status, instead.message))
             deadline = asyncio.get_running_loop().time() + self._limits.stream_s
             try:
                 async with asyncio.timeout_at(deadline) as limit, self._call(request, route, body) as answer:
@@ -131,7 +158,8 @@ class DataPlane:
                         message = (await answer.read()).decode(errors="replace")
                         raise _ModelFailed(answer.status, message)
                     limit.reschedule(None)  # from here on a late engine ends the stream, not the request
-                    return await self._relay(request, answer, route, invocation, deadline)
+                    writer = await self._begin(request, answer, route, strike)
+                    return await self._relay(writer, answer, invocation, deadline)
             except TimeoutError:
                 return self._model_error(route, invocation, _ModelFailed(0, _TIMED_OUT))
             except _ModelFailed as failed:
@@ -139,19 +167,10 @@ class DataPlane:
             except aiohttp.ClientError:
                 return self._model_error(route, invocation, _ModelFailed(0, _no_response(endpoint)))
 
-    async def _accept(self, request: web.Request, endpoint: str) -> tuple[bytes, Route]:
-        """Read the body within the limit and find the engine; ApiError when AWS would refuse."""
-        limit = self._limits.body_bytes
-        body = await _read_at_most(request, limit)
-        if body is None:
-            raise ApiError(
-                "ValidationError",
-                "1 validation error detected: Value at 'body' failed to satisfy constraint: "
-                f"Member must have length less than or equal to {limit}",
-            )
-        variant = request.headers.get("X-Amzn-SageMaker-Target-Variant")
-        component = request.headers.get("X-Amzn-SageMaker-Inference-Component")
-        return body, self._route(endpoint, variant, component)
+    async def _accept(self, request: web.Request, operation: str, endpoint: str) -> tuple[bytes, Route]:
+        """Read and check the request and find the engine; ApiError when AWS would refuse."""
+        asked = await accepted(request, operation, endpoint, self._limits.body_bytes)
+        return asked.body, self._route(endpoint, asked.variant, asked.component)
 
     def _refused(self, refused: ApiError) -> web.Response:
         if isinstance(refused, NoCapacity):
@@ -176,15 +195,10 @@ class DataPlane:
         async with self._session.post(url, data=body, headers=headers) as answer:
             yield answer
 
-    async def _relay(
-        self,
-        request: web.Request,
-        answer: aiohttp.ClientResponse,
-        route: Route,
-        invocation: Invocation,
-        deadline: float,
-    ) -> web.StreamResponse:
-        """Pass the engine's bytes on as they arrive, one event each; say so when they break off."""
+    async def _begin(
+        self, request: web.Request, answer: aiohttp.ClientResponse, route: Route, strike: Strike | None
+    ) -> PartWriter:
+        """Send the headers of a stream."""
         headers = _answer_headers(answer, route)
         headers["Content-Type"] = eventstream.CONTENT_TYPE
         headers["X-Amzn-SageMaker-Content-Type"] = answer.headers.get(
@@ -192,16 +206,24 @@ class DataPlane:
         )
         response = web.StreamResponse(headers=headers)
         await response.prepare(request)
+        return PartWriter(request, response, EventStreamWire(), strike)
+
+    async def _relay(
+        self, writer: PartWriter, answer: aiohttp.ClientResponse, invocation: Invocation, deadline: float
+    ) -> web.StreamResponse:
+        """Pass the engine's bytes on as they arrive, one event each; say so when they break off."""
         ending: bytes | None = None
         try:
             async with asyncio.timeout_at(deadline):
                 async for chunk in answer.content.iter_any():
                     invocation.chunk()
-                    await _send(response, eventstream.payload_part(chunk))
-        except _ClientLeft:
-            return (
-                response  # leaving `_call` before the end closes the engine's connection, which ends its work
-            )
+                    await writer.part(chunk)
+                await writer.end()
+        except ClientLeft:
+            # Leaving `_call` before the end closes the engine's connection, which ends its work.
+            return writer.response
+        except EndedByFault:
+            invocation.broken_off()
         except TimeoutError:
             ending = _stream_error("ModelInvocationTimeExceeded", _took_too_long(self._limits.stream_s))
         except aiohttp.ClientError:
@@ -214,10 +236,10 @@ class DataPlane:
             )
         if ending is not None:
             invocation.broken_off()
-            with contextlib.suppress(_ClientLeft):
-                await _send(response, ending)
+            with contextlib.suppress(ClientLeft):
+                await writer.raw(ending)
         invocation.model_done(answer.status)
-        return response
+        return writer.response
 
     def _model_error(self, route: Route, invocation: Invocation, failed: _ModelFailed) -> web.Response:
         invocation.model_done(failed.status or 500)
@@ -240,22 +262,6 @@ class DataPlane:
             OriginalMessage=failed.message,
             LogStreamArn=f"arn:aws:logs:{self._region}:{self._account}:log-group:{group}",
         )
-
-
-async def _send(response: web.StreamResponse, frame: bytes) -> None:
-    try:
-        await response.write(frame)
-    except ConnectionResetError:  # aiohttp's own error for this is a ClientError too: do not blame the engine
-        raise _ClientLeft from None
-
-
-async def _read_at_most(request: web.Request, limit: int) -> bytes | None:
-    """Read the body; None when it is longer than the limit (the rest is read and dropped)."""
-    kept = bytearray()
-    async for chunk in request.content.iter_any():
-        if len(kept) <= limit:
-            kept += chunk
-    return bytes(kept) if len(kept) <= limit else None
 
 
 def _answer_headers(answer: aiohttp.ClientResponse, route: Route) -> dict[str, str]:

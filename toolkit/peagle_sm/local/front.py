@@ -10,11 +10,12 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from aiohttp import web
 
-from peagle_sm.local import admin, awsjson
+from peagle_sm.local import admin, awsjson, signatures
 from peagle_sm.local.control import ApiError
 from peagle_sm.local.moto_side import LARGEST_BODY
 
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 
 _TARGET = "SageMaker."
 _SERVICE_ROLE = "scheduler.amazonaws.com"
+_INVOCATIONS = ("/invocations", "/invocations-response-stream")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Control = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
@@ -107,8 +109,8 @@ class Front:
         caller = awsjson.caller_of(request)
         if request.headers.get("X-Amz-Target", "").startswith(_TARGET):
             return self._refusal(caller) or await self._sagemaker(request)
-        if request.path.startswith("/endpoints/") and (caller is None or caller.service == "sagemaker"):
-            return self._refusal(caller, runtime=True) or await self._invocation(request)
+        if _is_invocation(request.path, caller):
+            return self._unsigned(request) or await self._invocation(request)
         if caller is not None and caller.service == "cloudformation":
             return await self._cloudformation(request)
         if caller is not None and caller.service == "lambda" and self._lambdas.takes(request):
@@ -119,14 +121,20 @@ class Front:
             return awsjson.error("UnknownOperationException", "moto's own routes are closed here", 404)
         return await self._moto(request)
 
-    def _refusal(self, caller: awsjson.Caller | None, runtime: bool = False) -> web.Response | None:
+    def _refusal(self, caller: awsjson.Caller | None) -> web.Response | None:
         """Refuse what AWS's regional endpoint refuses before it looks at the request."""
-        answer = awsjson.runtime_error if runtime else awsjson.error
         if caller is None:
-            return answer("MissingAuthenticationTokenException", "Missing Authentication Token", 403)
+            return awsjson.error("MissingAuthenticationTokenException", "Missing Authentication Token", 403)
         if caller.region != self._region:
-            return answer("InvalidSignatureException", "Credential should be scoped to a valid region.", 403)
+            message = "Credential should be scoped to a valid region."
+            return awsjson.error("InvalidSignatureException", message, 403)
         return None
+
+    def _unsigned(self, request: web.Request) -> web.Response | None:
+        """Refuse an invocation whose signature is missing, not well-formed, too old, or for another place."""
+        scope = signatures.Scope(self._region, "sagemaker")
+        wrong = signatures.refusal(request.headers, scope, datetime.now(UTC))
+        return None if wrong is None else awsjson.unsigned_error(wrong.code, wrong.message)
 
     async def _sagemaker(self, request: web.Request) -> web.Response:
         operation = request.headers["X-Amz-Target"].removeprefix(_TARGET)
@@ -180,6 +188,17 @@ class Front:
             "ValidationException",
             "The execution role you provide must allow AWS EventBridge Scheduler to assume the role.",
         )
+
+
+def _is_invocation(path: str, caller: awsjson.Caller | None) -> bool:
+    """Whether SageMaker Runtime answers; a bucket may be called "endpoints" too, and S3 signs for itself."""
+    if not path.startswith("/endpoints/"):
+        return False
+    return (
+        caller is None
+        or caller.service == "sagemaker"
+        or (caller.service != "s3" and path.endswith(_INVOCATIONS))
+    )
 
 
 def _is_local(host: str) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import sleep
+from typing import Any
 
 from peagle_sm.core.errors import EngineError, NotFound, SpecError
 from peagle_sm.local import client, ending, spawn, state
@@ -17,10 +18,13 @@ from peagle_sm.local.status import LocalStatus
 __all__ = [
     "Ended",
     "LocalStatus",
+    "add_fault",
     "advance_clock",
+    "clear_faults",
     "down",
     "endpoint_logs",
     "endpoint_metrics",
+    "faults",
     "find_server",
     "refuse_taken",
     "status",
@@ -152,6 +156,37 @@ def endpoint_metrics(
         EngineError: the server does not answer.
     """
     return client.endpoint_metrics(port, endpoint, variant, component=component)
+
+
+def add_fault(port: int, fault: Mapping[str, Any]) -> dict[str, Any]:
+    """Set a fault on a server and return it with its id; docs/faults.md has the kinds and their options.
+
+    Raises:
+        SpecError: the fault is not acceptable.
+        EngineError: the server does not answer.
+    """
+    return client.add_fault(port, dict(fault))
+
+
+def faults(port: int) -> list[dict[str, Any]]:
+    """Give the faults that are set on a server, oldest first.
+
+    Raises:
+        EngineError: the server does not answer.
+    """
+    return client.faults(port)
+
+
+def clear_faults(port: int, ids: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Take back the faults of these ids, or all of them, and return them.
+
+    Raises:
+        NotFound: none is called so; those named before it are taken back.
+        EngineError: the server does not answer.
+    """
+    if not ids:
+        return client.clear_faults(port)
+    return [gone for each in ids for gone in client.clear_faults(port, each)]
 
 
 def _answer(known: state.ServerState) -> LocalStatus | None:

@@ -24,6 +24,19 @@ from peagle_sm.local import awsjson, bearer
 from peagle_sm.local.clock import LocalClock
 from peagle_sm.local.control import ApiError, NoCapacity, Route
 from peagle_sm.local.dataplane import Limits
+from peagle_sm.local.faults import (
+    BareWire,
+    ClientLeft,
+    EndedByFault,
+    FaultBook,
+    ModelFailure,
+    PartWriter,
+    Refusal,
+    Strike,
+    refusal_of,
+    sent_whole,
+    silence_of,
+)
 from peagle_sm.local.logs import group_of, group_of_component
 from peagle_sm.local.metrics import Invocation, Recorder
 
@@ -68,14 +81,16 @@ class OpenAiRoute:
         account: str,
         region: str,
         limits: Limits,
+        faults: FaultBook,
     ) -> None:
-        """Take where to route to, where to record, the local clock, and the limits."""
+        """Take where to route to, where to record, the local clock, the limits, and faults to show."""
         self._route = route
         self._recorder = recorder
         self._clock = clock
         self._account = account
         self._region = region
         self._limits = limits
+        self._faults = faults
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self) -> None:
@@ -104,6 +119,7 @@ class OpenAiRoute:
         try:
             self._authenticate(request)
             body, route = await self._accept(request, asked)
+            strike = self._strike(asked.endpoint)
         except ApiError as refused:
             if isinstance(refused, NoCapacity):
                 self._recorder.no_capacity(refused.component)
@@ -114,7 +130,16 @@ class OpenAiRoute:
                 route.endpoint_name, route.variant_name, began, route.copies, component=route.component_name
             ) as invocation,
         ):
-            return await self._invoke(request, route, body, invocation)
+            return await self._invoke(request, route, body, invocation, strike)
+
+    def _strike(self, endpoint: str) -> Strike | None:
+        strike = self._faults.strike("openai", endpoint)
+        instead = refusal_of(strike)
+        if isinstance(instead, Refusal):
+            # Clients of OpenAI know a throttled request by its status.
+            status = 429 if strike is not None and strike.kind == "throttle" else instead.status
+            raise ApiError(instead.code, instead.message or "Rate exceeded", status)
+        return strike
 
     def _authenticate(self, request: web.Request) -> None:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -155,16 +180,28 @@ class OpenAiRoute:
         return bytes(kept), self._route(asked.endpoint, None, asked.component)
 
     async def _invoke(
-        self, request: web.Request, route: Route, body: bytes, invocation: Invocation
+        self,
+        request: web.Request,
+        route: Route,
+        body: bytes,
+        invocation: Invocation,
+        strike: Strike | None,
     ) -> web.StreamResponse:
+        instead = refusal_of(strike)
+        if isinstance(instead, ModelFailure):
+            return self._model_error(route, invocation, instead.status, instead.message)
         seconds = self._limits.stream_s if _asks_for_stream(body) else self._limits.invoke_s
         deadline = asyncio.get_running_loop().time() + seconds
         try:
             async with asyncio.timeout_at(deadline) as limit, self._call(request, route, body) as answer:
                 if answer.status < 400 and answer.content_type == _STREAM:
                     limit.reschedule(None)  # from here on a late engine ends the stream, not the request
-                    return await self._relay(request, answer, route, invocation, deadline)
+                    response = web.StreamResponse(headers=_headers(answer, route))
+                    await response.prepare(request)
+                    writer = PartWriter(request, response, BareWire(), strike)
+                    return await self._relay(request, writer, answer, invocation, deadline)
                 payload = await answer.read()
+                await asyncio.sleep(silence_of(strike))
         except TimeoutError:
             return self._model_error(route, invocation, 0, _TIMED_OUT)
         except aiohttp.ClientError:
@@ -172,7 +209,8 @@ class OpenAiRoute:
         if answer.status >= 400:
             return self._model_error(route, invocation, answer.status, payload.decode(errors="replace"))
         invocation.model_done(answer.status)
-        return web.Response(body=payload, headers=_headers(answer, route))
+        whole = web.Response(body=payload, headers=_headers(answer, route))
+        return await sent_whole(request, whole, strike)
 
     @asynccontextmanager
     async def _call(
@@ -187,29 +225,29 @@ class OpenAiRoute:
     async def _relay(
         self,
         request: web.Request,
+        writer: PartWriter,
         answer: aiohttp.ClientResponse,
-        route: Route,
         invocation: Invocation,
         deadline: float,
     ) -> web.StreamResponse:
         """Pass the container's bytes on as they arrive; where they break off, so does this answer."""
-        response = web.StreamResponse(headers=_headers(answer, route))
-        await response.prepare(request)
         try:
             async with asyncio.timeout_at(deadline):
                 async for chunk in answer.content.iter_any():
                     invocation.chunk()
-                    try:
-                        await response.write(chunk)
-                    except ConnectionResetError:  # the client left; closing the engine's side ends its work
-                        return response
+                    await writer.part(chunk)
+                await writer.end()
+        except ClientLeft:  # closing the engine's side ends its work
+            return writer.response
+        except EndedByFault:
+            invocation.broken_off()
         except (TimeoutError, aiohttp.ClientError):
             invocation.broken_off()
             # There is no frame to say it in: without the last chunk of the transfer coding a client can tell.
             if request.transport is not None:
                 request.transport.abort()
         invocation.model_done(answer.status)
-        return response
+        return writer.response
 
     def _model_error(self, route: Route, invocation: Invocation, status: int, message: str) -> web.Response:
         """The container's own body, quoted whole in SageMaker's sentence, with the container's status."""

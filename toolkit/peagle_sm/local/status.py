@@ -16,7 +16,7 @@ class LocalStatus:
 
     ``artifacts`` names the S3 URIs of the stand-in target and heads (empty when the weights are not
     there; ``weights`` says so). ``clock`` is the local time in ISO 8601, ``clock_ahead_s`` how far it
-    was moved. ``engines`` has one entry a running engine.
+    was moved. ``engines`` has one entry a running engine, ``faults`` one a fault that is set.
     """
 
     endpoint_url: str
@@ -33,6 +33,7 @@ class LocalStatus:
     clock: str
     clock_ahead_s: float
     engines: list[dict[str, Any]] = field(default_factory=list)
+    faults: list[dict[str, Any]] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything as plain JSON values."""

@@ -17,6 +17,7 @@ ENTRIES = (
     ),
     Entry("logs", f"{_COMMANDS}.local_logs:logs", "Print what the server wrote, or an endpoint's engine."),
     Entry("clock", f"{_COMMANDS}.local_clock:clock", "Move its clock forward."),
+    Entry("fault", f"{_COMMANDS}.local_fault:fault", "Make answers go wrong on demand, to test a client."),
     Entry("down", f"{_COMMANDS}.local_down:down", "Stop it, and end every process that it started."),
 )
 

@@ -1,7 +1,7 @@
 """Requests checked against botocore's own model of SageMaker, with AWS's wording for what is wrong."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +16,10 @@ _UNICODE_CLASSES = {
     r"\p{L}": r"\w",
     r"\p{N}": r"\w",
     r"\p{Z}": r" \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000",
+    # The runtime's headers: this one stands alone, that one inside [...].
+    r"\p{ASCII}": r"[\x00-\x7f]",
+    r"\p{Print}": r"\x20-\x7e",
+    r"\z": r"\Z",
 }
 
 
@@ -52,11 +56,19 @@ def checked(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
     known = _known(shape, body, "")
     problems = list(_problems(shape, known, ""))
     if problems:
-        noun = "error" if len(problems) == 1 else "errors"
-        raise ApiError(
-            "ValidationException", f"{len(problems)} validation {noun} detected: " + "; ".join(problems)
-        )
+        raise validation_error(problems)
     return dict(known)
+
+
+def validation_error(problems: Sequence[str], code: str = "ValidationException") -> ApiError:
+    """AWS's refusal of a request that breaks these constraints."""
+    noun = "error" if len(problems) == 1 else "errors"
+    return ApiError(code, f"{len(problems)} validation {noun} detected: " + "; ".join(problems))
+
+
+def problems_of(shape: Shape, value: Any, member: str) -> Iterator[str]:
+    """Each constraint of the shape that a member's value breaks, in AWS's words."""
+    return _problems(shape, value, _join("", member))
 
 
 _JSON_TYPES: dict[str, tuple[type, ...]] = {
@@ -100,8 +112,9 @@ def _check_type(shape: Shape, value: Any, path: str) -> None:
 
 
 def _problems(shape: Shape, value: Any, path: str) -> Iterator[str]:
+    shown = "" if shape.metadata.get("sensitive") else f"'{_shown(value)}' "
     for failed in _failed(shape, value):
-        yield f"Value '{_shown(value)}' at '{path}' failed to satisfy constraint: {failed}"
+        yield f"Value {shown}at '{path}' failed to satisfy constraint: {failed}"
     if isinstance(shape, StructureShape):
         for key in shape.required_members:
             if key not in value:

@@ -1,0 +1,127 @@
+"""`peagle-sm local fault`: answers that go wrong on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from peagle_sm.cli.lazy import Command, Entry, LazyGroup
+from peagle_sm.cli.local_options import chosen_port, need_local_extra, port_option
+from peagle_sm.cli.options import global_options
+from peagle_sm.cli.output import emit
+from peagle_sm.cli.state import State
+
+ENTRIES = (
+    Entry("add", f"{__name__}:add", "Set a fault: from now on answers go wrong in this way."),
+    Entry("list", f"{__name__}:list_", "List the faults that are set, and how often each has struck."),
+    Entry("clear", f"{__name__}:clear", "Take faults back: those named, or all of them."),
+)
+
+
+@click.group(cls=LazyGroup, entries=ENTRIES)
+@global_options
+def fault() -> None:
+    """Make answers go wrong on demand, to test a client.
+
+    One fault strikes a request at most: the oldest that is for it. docs/faults.md shows each kind, and
+    what an unmodified boto3 makes of it.
+    """
+
+
+@click.command(cls=Command)
+@click.argument("kind")
+@click.option("--endpoint", metavar="GLOB", help="Names of the endpoints that it strikes.  [default: *]")
+@click.option(
+    "--operation",
+    type=click.Choice(("stream", "invoke", "openai")),
+    help="Which calls it strikes.  [default: all that the kind can strike]",
+)
+@click.option("--times", type=click.IntRange(min=1), help="Strike so often, then be gone.  [default: no end]")
+@click.option(
+    "--probability", type=click.FloatRange(0, 1), help="Strike only this share of the calls.  [default: 1]"
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), help="Decides every draw and every random place.  [default: 0]"
+)
+@click.option(
+    "--after-events", type=click.IntRange(min=0), help="Let so many events of a stream pass.  [default: 1]"
+)
+@click.option("--where", help="cut: frame, event, start. corrupt: message, prelude, garbage.")
+@click.option("--clean", is_flag=True, default=None, help="cut: end the response properly all the same.")
+@click.option("--seconds", type=click.FloatRange(0, 3600), help="stall: for how long.  [default: 30]")
+@click.option("--parts", help="split: random, bytes, one.  [default: random]")
+@click.option(
+    "--status", type=int, help="throttle: 400, 429. model-error: the container's.  [default: 400; 500]"
+)
+@click.option("--code", help="service-error and stream-error: AWS's name of the error.")
+@click.option("--message", help="What an error says.")
+@port_option
+@global_options
+@click.pass_obj
+def add(state: State, /, kind: str, port: int | None, **given: Any) -> None:
+    """Set a fault: from now on answers go wrong in this way.
+
+    \b
+    KIND is one of
+      cut                      the connection breaks inside a frame, between events, or before the first byte
+      stall                    nothing comes for some seconds
+      corrupt                  damaged bytes
+      split                    the same bytes in other parts
+      utf8-split               every character of several bytes in two parts
+      throttle                 ThrottlingException
+      service-error            InternalFailure, ServiceUnavailable and their like
+      model-error              ModelError: the container answers with an error
+      stream-error             the exception ModelStreamError inside the stream
+      internal-stream-failure  the exception InternalStreamFailure inside the stream
+      sse-error                an error event inside the answer, as vLLM reports one
+    """
+    need_local_extra()
+    from peagle_sm.cli.fault_text import render_faults
+    from peagle_sm.local.faults import parse
+    from peagle_sm.local.lifecycle import add_fault, find_server
+
+    told = {name: value for name, value in given.items() if value is not None}
+    wanted = parse({"kind": kind, **told})
+    added = add_fault(find_server(chosen_port(state, port)).port, wanted.to_dict())
+    emit(state, table=lambda: render_faults([added]), data=lambda: added, names=[added["id"]])
+
+
+@click.command("list", cls=Command)
+@port_option
+@global_options
+@click.pass_obj
+def list_(state: State, port: int | None) -> None:
+    """List the faults that are set, and how often each has struck."""
+    need_local_extra()
+    from peagle_sm.local.lifecycle import faults, find_server
+
+    _show(state, faults(find_server(chosen_port(state, port)).port))
+
+
+@click.command(cls=Command)
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@port_option
+@global_options
+@click.pass_obj
+def clear(state: State, ids: tuple[str, ...], port: int | None) -> None:
+    """Take faults back: those named, or all of them.
+
+    What was taken back is printed, with how often it struck. Exit code 4 when none is called so.
+    """
+    need_local_extra()
+    from peagle_sm.local.lifecycle import clear_faults, find_server
+
+    _show(state, clear_faults(find_server(chosen_port(state, port)).port, ids))
+
+
+def _show(state: State, found: Sequence[dict[str, Any]]) -> None:
+    from peagle_sm.cli.fault_text import render_faults
+
+    emit(
+        state,
+        table=lambda: render_faults(found),
+        data=lambda: list(found),
+        names=[each["id"] for each in found],
+    )

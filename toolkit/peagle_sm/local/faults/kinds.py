@@ -1,0 +1,137 @@
+"""The kinds of fault, what each may be told, and which calls it can befall. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+STREAM, INVOKE, OPENAI = "stream", "invoke", "openai"
+#: InvokeEndpointWithResponseStream, InvokeEndpoint, and chat completions of the OpenAI route.
+OPERATIONS = (STREAM, INVOKE, OPENAI)
+
+#: HTTP status and message of each error of the service: statuses are the model's, messages its descriptions.
+SERVICE_ERRORS: Mapping[str, tuple[int, str]] = {
+    "InternalFailure": (500, "An internal failure occurred."),
+    "ServiceUnavailable": (503, "The service is unavailable. Try your call again."),
+    "InternalDependencyException": (
+        530,
+        "Your request caused an exception with an internal dependency. Contact customer support.",
+    ),
+    "ModelNotReadyException": (
+        429,
+        "Either a serverless endpoint variant's resources are still being provisioned, or a multi-model "
+        "endpoint is still downloading or loading the target model. Wait and try your request again.",
+    ),
+}
+STREAM_ERROR_CODES = ("StreamBroken", "ModelInvocationTimeExceeded")
+
+_ALL = frozenset(OPERATIONS)
+_STREAMS = frozenset({STREAM, OPENAI})
+
+
+@dataclass(frozen=True)
+class Option:
+    """One thing that a kind may be told: its default, and the values or bounds that are allowed."""
+
+    default: Any
+    choices: tuple[Any, ...] = ()
+    least: float | None = None
+    most: float | None = None
+
+    def allowed(self) -> str:
+        """The allowed values in words."""
+        if self.choices:
+            return ", ".join(map(str, self.choices))
+        if self.least is not None:
+            return f"{self.least:g} to {self.most:g}" if self.most is not None else f"{self.least:g} or more"
+        return "true or false" if isinstance(self.default, bool) else "text"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of fault."""
+
+    name: str
+    does: str
+    operations: frozenset[str]
+    options: Mapping[str, Option]
+
+
+_AFTER = Option(1, least=0)
+_MESSAGE = Option("A fault that `peagle-sm local fault` was asked for.")
+
+KINDS: Mapping[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "cut",
+            "the connection breaks: inside a frame, between two events, or before the first byte",
+            _ALL,
+            {
+                "where": Option("frame", ("frame", "event", "start")),
+                "clean": Option(False),
+                "after_events": _AFTER,
+            },
+        ),
+        Kind(
+            "stall",
+            "nothing comes for some seconds, then the answer goes on",
+            _ALL,
+            {"seconds": Option(30.0, least=0, most=3600), "after_events": _AFTER},
+        ),
+        Kind(
+            "corrupt",
+            "bytes are damaged: a frame's prelude, a frame's payload, or garbage between frames",
+            _STREAMS,
+            {"where": Option("message", ("prelude", "message", "garbage")), "after_events": _AFTER},
+        ),
+        Kind(
+            "split",
+            "the same bytes in other parts: cut at random places, into single bytes, or all in one",
+            _STREAMS,
+            {"parts": Option("random", ("random", "bytes", "one"))},
+        ),
+        Kind("utf8-split", "every character of several bytes is cut in two parts", _STREAMS, {}),
+        Kind(
+            "throttle",
+            "ThrottlingException before the model is asked",
+            _ALL,
+            {"status": Option(400, (400, 429))},
+        ),
+        Kind(
+            "service-error",
+            "an error of the service before the model is asked",
+            _ALL,
+            {"code": Option("InternalFailure", tuple(SERVICE_ERRORS))},
+        ),
+        Kind(
+            "model-error",
+            "ModelError: the container answers with an error",
+            _ALL,
+            {"status": Option(500, least=400, most=599), "message": _MESSAGE},
+        ),
+        Kind(
+            "stream-error",
+            "the exception ModelStreamError in the stream, with its ErrorCode",
+            frozenset({STREAM}),
+            {
+                "code": Option(STREAM_ERROR_CODES[0], STREAM_ERROR_CODES),
+                "message": _MESSAGE,
+                "after_events": _AFTER,
+            },
+        ),
+        Kind(
+            "internal-stream-failure",
+            "the exception InternalStreamFailure in the stream",
+            frozenset({STREAM}),
+            {"message": _MESSAGE, "after_events": _AFTER},
+        ),
+        Kind(
+            "sse-error",
+            "an error event inside the answer, as vLLM reports one, then [DONE]",
+            _STREAMS,
+            {"message": _MESSAGE, "after_events": _AFTER},
+        ),
+    )
+}
