@@ -8,7 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.runtime import Acceptance, Chunk, Completion, StreamSummary, TokenStream
+    from peagle_sm.aws.async_stream import AsyncTokenStream
+    from peagle_sm.aws.runtime import (
+        Acceptance,
+        Chunk,
+        Completion,
+        StreamSummary,
+        TokenLogprob,
+        TokenStream,
+        ToolCall,
+        ToolCallPart,
+        Usage,
+    )
     from peagle_sm.aws.session import LocalTarget, make_session
     from peagle_sm.core.errors import (
         BillableLeft,
@@ -23,7 +34,16 @@ if TYPE_CHECKING:
         SpecError,
         StreamError,
     )
+    from peagle_sm.core.model_builder import spec_from_builder
     from peagle_sm.core.spec import EndpointSpec, load_spec
+    from peagle_sm.core.stream_errors import (
+        ModelStreamFailed,
+        StreamCut,
+        StreamDamaged,
+        StreamReportedError,
+        StreamStalled,
+        StreamTooLarge,
+    )
     from peagle_sm.service.endpoint import Endpoint
     from peagle_sm.service.notebook import connect, deploy, plan
 
@@ -31,6 +51,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Acceptance": "peagle_sm.aws.runtime",
+    "AsyncTokenStream": "peagle_sm.aws.async_stream",
     "BillableLeft": "peagle_sm.core.errors",
     "Chunk": "peagle_sm.aws.runtime",
     "Completion": "peagle_sm.aws.runtime",
@@ -41,23 +62,35 @@ _HOME = {
     "EngineError": "peagle_sm.core.errors",
     "Interrupted": "peagle_sm.core.errors",
     "LocalTarget": "peagle_sm.aws.session",
+    "ModelStreamFailed": "peagle_sm.core.stream_errors",
     "NotFound": "peagle_sm.core.errors",
     "PeagleError": "peagle_sm.core.errors",
     "PlanRefused": "peagle_sm.core.errors",
     "ServiceFault": "peagle_sm.core.errors",
     "SpecError": "peagle_sm.core.errors",
+    "StreamCut": "peagle_sm.core.stream_errors",
+    "StreamDamaged": "peagle_sm.core.stream_errors",
     "StreamError": "peagle_sm.core.errors",
+    "StreamReportedError": "peagle_sm.core.stream_errors",
+    "StreamStalled": "peagle_sm.core.stream_errors",
     "StreamSummary": "peagle_sm.aws.runtime",
+    "StreamTooLarge": "peagle_sm.core.stream_errors",
+    "TokenLogprob": "peagle_sm.aws.runtime",
     "TokenStream": "peagle_sm.aws.runtime",
+    "ToolCall": "peagle_sm.aws.runtime",
+    "ToolCallPart": "peagle_sm.aws.runtime",
+    "Usage": "peagle_sm.aws.runtime",
     "connect": "peagle_sm.service.notebook",
     "deploy": "peagle_sm.service.notebook",
     "load_spec": "peagle_sm.core.spec",
     "make_session": "peagle_sm.aws.session",
     "plan": "peagle_sm.service.notebook",
+    "spec_from_builder": "peagle_sm.core.model_builder",
 }
 
 __all__ = [
     "Acceptance",
+    "AsyncTokenStream",
     "BillableLeft",
     "Chunk",
     "Completion",
@@ -68,20 +101,31 @@ __all__ = [
     "EngineError",
     "Interrupted",
     "LocalTarget",
+    "ModelStreamFailed",
     "NotFound",
     "PeagleError",
     "PlanRefused",
     "ServiceFault",
     "SpecError",
+    "StreamCut",
+    "StreamDamaged",
     "StreamError",
+    "StreamReportedError",
+    "StreamStalled",
     "StreamSummary",
+    "StreamTooLarge",
+    "TokenLogprob",
     "TokenStream",
+    "ToolCall",
+    "ToolCallPart",
+    "Usage",
     "__version__",
     "connect",
     "deploy",
     "load_spec",
     "make_session",
     "plan",
+    "spec_from_builder",
 ]
 
 

@@ -48,8 +48,10 @@ class Patience:
 
     def silent(self) -> StreamStalled:
         """Nothing came for too long."""
+        if self.total_s < self.read_s:
+            return self.too_long()
         return StreamStalled(
-            f"The stream stalled: nothing came for {self.silence_s:g} s.",
+            f"The stream stalled: nothing came for {self.read_s:g} s.",
             details={"read_timeout_s": self.read_s},
         )
 

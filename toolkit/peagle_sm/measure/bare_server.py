@@ -5,8 +5,8 @@ from __future__ import annotations
 import urllib.error
 import urllib.request
 
+from peagle_sm.aws.wire import is_remote
 from peagle_sm.core.errors import NotFound, ServiceFault
-from peagle_sm.measure.load.targets import is_remote
 
 TIMEOUT_S = 10
 

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from peagle_sm.aws import control, runtime
+from peagle_sm.aws.patience import Patience
 from peagle_sm.aws.runtime import Completion, TokenStream
 from peagle_sm.aws.session import Session
 from peagle_sm.service.events import Pacing, Progress
 from peagle_sm.service.invocation import Sender
 
 if TYPE_CHECKING:
+    import aiohttp
     from openai import AsyncOpenAI, OpenAI
 
+    from peagle_sm.aws.async_stream import AsyncTokenStream
     from peagle_sm.aws.logs import LogLine
     from peagle_sm.service.deletion import DeleteReport
     from peagle_sm.service.inspection import EndpointStatus
@@ -86,19 +89,71 @@ class Endpoint:
         prompt: str | None = None,
         messages: Messages | None = None,
         component: str | None = None,
+        read_timeout_s: float | None = None,
+        total_timeout_s: float | None = None,
         **params: Any,
     ) -> TokenStream:
         """Send one request and return its answer as it comes; arguments and errors as `invoke`.
 
+        ``read_timeout_s`` is the longest silence that is waited out (490 s, since SageMaker ends a stream
+        itself after 8 minutes), ``total_timeout_s`` the longest answer, from the sending on (500 s).
+
         Raises:
             StreamError: while reading: the stream was cut or carried an error; it has the text so far.
+                docs/streams.md says what each kind means.
         """
         encoded = runtime.request_body(body, prompt, messages, params, streamed=True)
+        patience = Patience.of(read_timeout_s, total_timeout_s)
         return self._sender.send(
             lambda named: runtime.stream(
-                self.session, self.name, encoded, self._pacing.monotonic, component=named
+                self.session,
+                self.name,
+                encoded,
+                self._pacing.monotonic,
+                component=named,
+                patience=patience,
             ),
             component,
+        )
+
+    def astream(
+        self,
+        body: Mapping[str, Any] | None = None,
+        *,
+        prompt: str | None = None,
+        messages: Messages | None = None,
+        component: str | None = None,
+        read_timeout_s: float | None = None,
+        total_timeout_s: float | None = None,
+        http: aiohttp.ClientSession | None = None,
+        **params: Any,
+    ) -> AsyncTokenStream:
+        """As `stream`, for asyncio; the request is sent as the stream is entered. Needs the extra ``async``.
+
+        Each stream has a connection of its own, unless ``http`` is an aiohttp session to share: that saves
+        a TLS handshake a request, and remains the caller's to close.
+
+        Example::
+
+            async with endpoint.astream(prompt="def fib(n):", max_tokens=64) as stream:
+                async for chunk in stream:
+                    print(chunk.text, end="")
+
+        Raises:
+            SpecError: a body or a time that is not acceptable. What else `stream` raises comes as the
+                stream is entered, and NotFound where aiohttp is not installed.
+        """
+        from peagle_sm.aws.async_runtime import AsyncCall
+        from peagle_sm.aws.async_stream import AsyncTokenStream
+
+        encoded = runtime.request_body(body, prompt, messages, params, streamed=True)
+        runtime.check_size(encoded)
+        patience = Patience.of(read_timeout_s, total_timeout_s)
+        call = AsyncCall(self.session, self.name, encoded, patience, http)
+        return AsyncTokenStream(
+            lambda: self._sender.asend(call.send, component),
+            monotonic=self._pacing.monotonic,
+            patience=patience,
         )
 
     def openai(self, *, component: str | None = None, **options: Any) -> OpenAI:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from peagle_sm.aws.components import component_names
@@ -39,6 +39,20 @@ class Sender:
         except ComponentRequired as refused:  # refused before anything was carried out, so safe to repeat
             self._learnt = self._default(refused)
         return call(self._learnt)
+
+    async def asend(
+        self, call: Callable[[str | None], Awaitable[Answer]], component: str | None = None
+    ) -> Answer:
+        """As `send`, for asyncio."""
+        import asyncio
+
+        if component is not None:
+            return await call(component)
+        try:
+            return await call(self._learnt)
+        except ComponentRequired as refused:
+            self._learnt = await asyncio.to_thread(self._default, refused)
+        return await call(self._learnt)
 
     def _default(self, refused: ComponentRequired) -> str:
         """Return the component called as the endpoint is: what a stack that scales to zero makes."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from peagle_sm.aws.wire import certificates
 from peagle_sm.core.errors import NotFound, SpecError
 from peagle_sm.measure.load.answer import Answer, AnswerReader
 from peagle_sm.measure.load.desk import Desk
@@ -160,7 +160,7 @@ async def open_sender(
     connector = aiohttp.TCPConnector(
         limit=connections,
         keepalive_timeout=KEEP_ALIVE_S["sagemaker" if all(each.framed for each in targets) else "http"],
-        ssl=_certificates() if remote else True,
+        ssl=certificates() if remote else True,
         ttl_dns_cache=60,
     )
     # The watch counts read and total time itself: aiohttp would set a timer anew for every part.
@@ -198,15 +198,6 @@ def encode(body: Mapping[str, Any]) -> bytes:
             f"a request body cannot be written as JSON: {error}",
             next_step="Use text, numbers, true/false, lists and mappings only.",
         ) from error
-
-
-def _certificates() -> Any:
-    import ssl
-
-    from botocore.httpsession import get_cert_path
-
-    # As boto3 does: what the user names, else the certificates that botocore carries.
-    return ssl.create_default_context(cafile=os.environ.get("AWS_CA_BUNDLE") or get_cert_path(True))
 
 
 def _named(error: Exception) -> tuple[str, str]:

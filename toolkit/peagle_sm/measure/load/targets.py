@@ -7,15 +7,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from peagle_sm.aws.runtime import BODY_LIMIT_BYTES
 from peagle_sm.aws.session import USER_AGENT, Session
-from peagle_sm.aws.sigv4 import sign
+from peagle_sm.aws.wire import error_name, is_remote, json_object, signed_stream_request
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.records import ArmRecord
 
-SERVICE = "sagemaker"
 _SAYS_ERROR_BYTES = 500
 
 
@@ -78,27 +77,20 @@ class SageMakerTarget:
                 f"a request body has {len(data):,} bytes; allowed: {BODY_LIMIT_BYTES:,} (SageMaker's limit).",
                 next_step="Take the prompt out of the workload, or shorten it.",
             )
-        path = f"/endpoints/{quote(self.endpoint_name, safe='')}/invocations-response-stream"
-        headers = {"content-type": "application/json"}
-        if self.component is not None:
-            headers["x-amzn-sagemaker-inference-component"] = self.component
-        signed = sign(
-            host=urlsplit(self.endpoint_url).netloc,
-            path=path,
-            headers=headers,
-            body=data,
-            keys=self.credentials.get_frozen_credentials(),
+        return signed_stream_request(
+            endpoint_url=self.endpoint_url,
             region=self.region,
-            service=SERVICE,
+            keys=self.credentials.get_frozen_credentials(),
+            endpoint=self.endpoint_name,
+            component=self.component,
+            body=data,
             utc=self.utc(),
         )
-        return self.endpoint_url.rstrip("/") + path, {**signed, "user-agent": USER_AGENT}
 
     def failure(self, status: int, headers: Mapping[str, str], content: bytes) -> tuple[str, str]:
         """Name an error as AWS does (``ThrottlingException``, ``ModelError`` …)."""
-        told = _json_object(content)
-        named = headers.get("x-amzn-errortype") or str(told.get("__type") or told.get("code") or "")
-        name = named.split(":")[0].rpartition("#")[2] or f"HTTP {status}"
+        told = json_object(content)
+        name = error_name(headers, told) or f"HTTP {status}"
         original = told.get("OriginalMessage") or told.get("Message") or told.get("message")
         message = _engine_words(str(original)) if original else _excerpt(content)
         code = told.get("OriginalStatusCode")
@@ -142,7 +134,7 @@ class HttpTarget:
 
     def failure(self, status: int, headers: Mapping[str, str], content: bytes) -> tuple[str, str]:
         """Name an error by its status; the message is the server's."""
-        told = _json_object(content)
+        told = json_object(content)
         if not told:
             return f"HTTP {status}", _excerpt(content)
         return f"HTTP {status}", _engine_words(json.dumps(told))
@@ -173,23 +165,9 @@ def make_target(session: Session | None, arm: ArmRecord) -> SageMakerTarget | Ht
     )
 
 
-def is_remote(url: str) -> bool:
-    """Whether an address is on another machine, where proxies and certificates of the environment apply."""
-    host = urlsplit(url).hostname or ""
-    return not (host == "localhost" or host.startswith("127.") or host == "::1")
-
-
-def _json_object(content: bytes) -> dict[str, Any]:
-    try:
-        told = json.loads(content)
-    except ValueError:
-        return {}
-    return told if isinstance(told, dict) else {}
-
-
 def _engine_words(message: str) -> str:
     """The message inside an engine's JSON error, else the text itself, cut to a readable length."""
-    told = _json_object(message.encode())
+    told = json_object(message.encode())
     inner = told.get("error", told)
     if isinstance(inner, dict) and inner.get("message"):
         message = str(inner["message"])
