@@ -13,11 +13,14 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from peagle_sm.aws.errors import aws_errors
-from peagle_sm.core.errors import CredentialsError, EngineError, NotFound
+from peagle_sm.core.errors import CredentialsError, EngineError, NotFound, SpecError
+
+if TYPE_CHECKING:
+    import boto3
 
 USER_AGENT = "peagle-sm"
 _MAKING_CLIENTS = threading.Lock()
@@ -29,6 +32,7 @@ LAMBDA_READ_TIMEOUT_S = 300
 _READ_TIMEOUTS_S = {"sagemaker-runtime": RUNTIME_READ_TIMEOUT_S, "lambda": LAMBDA_READ_TIMEOUT_S}
 ADMIN_TIMEOUT_S = 10
 _IMPATIENT_CLIENTS = 4
+LOCAL_KEY = "local"
 # The Price List API answers in three regions, each for all; botocore's endpoint data lists them.
 _PRICE_REGION = "us-east-1"
 _NEAR_PRICE_REGIONS = {"ap": "ap-south-1", "eu": "eu-central-1"}
@@ -72,6 +76,7 @@ class Session:
         self._clock = clock or _utc_now
         self._clients: dict[tuple[str, ...], Any] = {}
         self._account: str | None = None
+        self._guest: Any = None
         self.region = region
         self.local = local
 
@@ -91,6 +96,27 @@ class Session:
         if not region:
             raise _no_region()
         return cls(boto3_session, region, local, clock)
+
+    def to_boto3(self) -> boto3.Session:
+        """Return a boto3 session whose clients all reach the same place, for a library that makes its own."""
+        if self._guest is None:
+            if self.local is None:
+                self._guest = self._boto3
+            else:
+                from peagle_sm.aws.local_boto3 import LocalBoto3
+
+                self._guest = LocalBoto3(self.local)
+        return self._guest
+
+    def to_sagemaker(self) -> Any:
+        """Return a Session of the SageMaker Python SDK that reaches the same place.
+
+        Raises:
+            NotFound: the SDK, version 3, is not installed.
+        """
+        from peagle_sm.aws.sagemaker_sdk import sdk_session
+
+        return sdk_session(self)
 
     @property
     def is_local(self) -> bool:
@@ -239,15 +265,24 @@ class Session:
 
 
 def make_session(
-    profile: str | None = None, region: str | None = None, local: LocalTarget | None = None
+    profile: str | None = None,
+    region: str | None = None,
+    local: LocalTarget | None = None,
+    *,
+    sagemaker_session: Any = None,
 ) -> Session:
     """Settle where calls go; nothing is called and no credentials are looked up yet.
 
     The region comes from ``region``, else AWS_REGION, AWS_DEFAULT_REGION or the profile.
+    ``sagemaker_session`` is a Session of the SageMaker Python SDK, or a boto3 session: its credentials and,
+    unless ``region`` is given, its region are used, and no profile.
 
     Raises:
         CredentialsError: no such profile, no region, or a region that AWS does not have.
+        SpecError: ``sagemaker_session`` is no session, or stands beside ``profile`` or ``local``.
     """
+    if sagemaker_session is not None:
+        return _guest_session(sagemaker_session, profile, region, local)
     if local is not None:
         return _local_session(region, local)
     import boto3
@@ -259,6 +294,18 @@ def make_session(
         raise _no_region()
     _check_region(found, chosen)
     return Session(chosen, found)
+
+
+def _guest_session(guest: Any, profile: str | None, region: str | None, local: LocalTarget | None) -> Session:
+    if profile is not None or local is not None:
+        beside = "profile" if profile is not None else "local"
+        raise SpecError(
+            f"sagemaker_session: found beside {beside}; allowed: one of them, each says where calls go.",
+            next_step=f"Leave {beside} out; the session given has its own credentials.",
+        )
+    from peagle_sm.aws.sagemaker_sdk import session_from_sagemaker
+
+    return session_from_sagemaker(guest, region)
 
 
 def _local_session(region: str | None, local: LocalTarget) -> Session:
@@ -274,22 +321,26 @@ def _local_session(region: str | None, local: LocalTarget) -> Session:
 def _local_boto3(region: str) -> Any:
     """One for all local sessions of a process: it keeps AWS's API models, which take longest to read."""
     import boto3
+
+    return boto3.Session(
+        botocore_session=isolated_botocore(),
+        aws_access_key_id=LOCAL_KEY,
+        aws_secret_access_key=LOCAL_KEY,
+        region_name=region,
+    )
+
+
+def isolated_botocore() -> Any:
+    """Return a botocore session with nothing of the user's AWS configuration; a stale profile is harmless."""
     import botocore.session
 
-    # Dummy keys, and nothing of the user's own AWS configuration: a stale AWS_PROFILE must not matter here.
     nothing = (None, None, os.devnull, None)
-    isolated = botocore.session.Session(
+    return botocore.session.Session(
         session_vars={
             "profile": (None, None, None, None),
             "config_file": nothing,
             "credentials_file": nothing,
         }
-    )
-    return boto3.Session(
-        botocore_session=isolated,
-        aws_access_key_id="local",
-        aws_secret_access_key="local",
-        region_name=region,
     )
 
 

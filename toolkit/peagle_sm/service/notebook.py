@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from peagle_sm.aws.sagemaker_sdk import endpoint_name_of, session_of
 from peagle_sm.aws.session import LocalTarget, Session, make_session
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.model_builder import is_builder, spec_from_builder
 from peagle_sm.core.records import Plan
 from peagle_sm.core.spec import EndpointSpec, load_spec
 from peagle_sm.service.deployment import deploy as deploy_with
@@ -17,12 +19,16 @@ from peagle_sm.service.endpoint import connect as connect_with
 from peagle_sm.service.events import Event, Progress
 from peagle_sm.service.planning import plan_for
 
+if TYPE_CHECKING:
+    from sagemaker.core.resources import Endpoint as SageMakerEndpoint
+    from sagemaker.serve.model_builder import ModelBuilder
+
 SpecLike = EndpointSpec | Path | str | Mapping[str, Any]
 Local = bool | int | LocalTarget
 
 
 def deploy(
-    spec: SpecLike,
+    spec: SpecLike | ModelBuilder,
     *,
     local: Local = False,
     profile: str | None = None,
@@ -30,16 +36,21 @@ def deploy(
     yes: bool = False,
     unguarded: bool = False,
     progress: Progress | None = None,
+    sagemaker_session: Any = None,
 ) -> Endpoint:
-    """Deploy a spec (an EndpointSpec, a YAML file's path, or a mapping) and return the endpoint.
+    """Deploy a spec and return the endpoint.
+
+    The spec is an EndpointSpec, a YAML file's path, a mapping, or a ModelBuilder of the SageMaker Python SDK
+    made by ``from_jumpstart_config`` and not built yet (see `spec_from_builder`).
 
     Shows the plan and asks, unless ``yes``; tells its progress on stderr, unless ``progress`` takes it.
     Refuses where no guard is installed, unless ``unguarded``.
-    ``local`` is True for the local SageMaker, its port when several run, or a LocalTarget. Errors as
+    ``local`` is True for the local SageMaker, its port when several run, or a LocalTarget;
+    ``sagemaker_session`` is a Session of the SDK (or boto3's), used in place of profile and region. Errors as
     `peagle_sm.service.deploy`.
     """
     chosen = as_spec(spec)
-    session = session_for(local, profile, region or chosen.placement.region)
+    session = _session_for(spec, local, profile, region or chosen.placement.region, sagemaker_session)
     return deploy_with(
         chosen,
         session=session,
@@ -50,26 +61,40 @@ def deploy(
 
 
 def connect(
-    name: str, *, local: Local = False, profile: str | None = None, region: str | None = None
+    name: str | SageMakerEndpoint,
+    *,
+    local: Local = False,
+    profile: str | None = None,
+    region: str | None = None,
+    sagemaker_session: Any = None,
 ) -> Endpoint:
-    """Return an endpoint that exists already.
+    """Return an endpoint that exists already: by its name, or an Endpoint of the SageMaker Python SDK.
+
+    The SDK's is asked with the credentials and in the region it was made with, unless others are given.
 
     Raises:
         NotFound: there is none of that name.
+        SpecError: ``name`` is neither.
     """
-    return connect_with(name, session=session_for(local, profile, region))
+    session = _session_for(name, local, profile, region, sagemaker_session)
+    return connect_with(endpoint_name_of(name) if not isinstance(name, str) else name, session=session)
 
 
 def plan(
-    spec: SpecLike, *, local: Local = False, profile: str | None = None, region: str | None = None
+    spec: SpecLike | ModelBuilder,
+    *,
+    local: Local = False,
+    profile: str | None = None,
+    region: str | None = None,
+    sagemaker_session: Any = None,
 ) -> Plan:
     """Return what `deploy` would do, with price and findings; creates nothing."""
     chosen = as_spec(spec)
-    session = session_for(local, profile, region or chosen.placement.region)
+    session = _session_for(spec, local, profile, region or chosen.placement.region, sagemaker_session)
     return plan_for(chosen, session, account_from_spec=True)
 
 
-def as_spec(spec: SpecLike) -> EndpointSpec:
+def as_spec(spec: SpecLike | ModelBuilder) -> EndpointSpec:
     """Return the spec, read from its file or mapping where need be.
 
     Raises:
@@ -77,14 +102,35 @@ def as_spec(spec: SpecLike) -> EndpointSpec:
     """
     if isinstance(spec, EndpointSpec):
         return spec
+    if is_builder(spec):
+        return spec_from_builder(spec)
     if isinstance(spec, str | Path):
         return load_spec(Path(spec))
     if isinstance(spec, Mapping):
         return EndpointSpec(**{str(key): value for key, value in spec.items()})
     raise SpecError(
-        f"spec: found {type(spec).__name__}; allowed: an EndpointSpec, a path to a YAML file, or a mapping.",
+        f"spec: found {type(spec).__name__}; allowed: an EndpointSpec, a path to a YAML file, a mapping, "
+        "or a ModelBuilder of the SageMaker Python SDK.",
         next_step="Write one with `peagle-sm init`, and give its path.",
     )
+
+
+def _session_for(
+    thing: Any, local: Local, profile: str | None, region: str | None, sagemaker_session: Any
+) -> Session:
+    """The session that is asked for; else the one that an object of the SDK brings along."""
+    if sagemaker_session is not None:
+        if local is not False:
+            raise SpecError(
+                "sagemaker_session: found beside local; allowed: one of them, each says where calls go.",
+                next_step="Leave local out; make_session(local=...).to_sagemaker() makes a local one.",
+            )
+        return make_session(profile, region, sagemaker_session=sagemaker_session)
+    if local is False and profile is None:
+        brought = session_of(thing)
+        if brought is not None and region in (None, brought.region):
+            return brought
+    return session_for(local, profile, region)
 
 
 def session_for(local: Local, profile: str | None, region: str | None) -> Session:
