@@ -6,16 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from peagle_sm.aws import control, runtime
+from peagle_sm.aws import control, runtime, sagemaker_sdk
 from peagle_sm.aws.patience import Patience
 from peagle_sm.aws.runtime import Completion, TokenStream
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session import Session, make_session
 from peagle_sm.service.events import Pacing, Progress
 from peagle_sm.service.invocation import Sender
 
 if TYPE_CHECKING:
     import aiohttp
     from openai import AsyncOpenAI, OpenAI
+    from sagemaker.core.resources import Endpoint as SageMakerEndpoint
 
     from peagle_sm.aws.async_stream import AsyncTokenStream
     from peagle_sm.aws.logs import LogLine
@@ -175,6 +176,31 @@ class Endpoint:
         from peagle_sm.service.openai_access import async_openai_client
 
         return async_openai_client(self.session, self.name, component, options)
+
+    @classmethod
+    def from_sagemaker(
+        cls, endpoint: SageMakerEndpoint, *, session: Session | None = None, pacing: Pacing | None = None
+    ) -> Endpoint:
+        """Return ours for an endpoint of the SageMaker Python SDK: v3's Endpoint, or v2's Predictor.
+
+        Credentials, region and local server are those that it was made with, unless ``session`` is given.
+
+        Raises:
+            SpecError: it is none of these.
+            NotFound: the endpoint does not exist.
+            CredentialsError: it was made with the default session, and no region is set.
+        """
+        name = sagemaker_sdk.endpoint_name_of(endpoint)
+        chosen = session or sagemaker_sdk.session_of(endpoint) or make_session()
+        return connect(name, session=chosen, pacing=pacing)
+
+    def to_sagemaker(self) -> SageMakerEndpoint:
+        """Return the SageMaker Python SDK's ``sagemaker.core.resources.Endpoint`` for it.
+
+        Raises:
+            NotFound: the SDK, version 3, is not installed, or the endpoint does not exist.
+        """
+        return sagemaker_sdk.sdk_endpoint(self.session, self.name)
 
     def status(self) -> EndpointStatus:
         """Return everything known of the endpoint."""
