@@ -12,8 +12,8 @@ from tests.cli.running import run
 
 UNKNOWN = """\
 error: No such command 'plna'. Did you mean 'plan'? Commands: init, models, schema, plan, deploy, list, \
-status, logs, invoke, keep, pause, resume, delete, bench, compare, tune, verify, cost, report, guard, local, \
-completion.
+status, logs, invoke, openai, serve, keep, pause, resume, delete, bench, compare, tune, verify, cost, report, \
+guard, local, completion.
   next: peagle-sm --help
 """
 

@@ -127,13 +127,13 @@ ENTRIES = (
     Entry(
         "openai",
         f"{_COMMANDS}.openai_env:openai",
-        "Print the environment for any OpenAI tool: OPENAI_BASE_URL and OPENAI_API_KEY.",
+        "Print the environment for any OpenAI tool.",
         "Endpoints",
     ),
     Entry(
         "serve",
         f"{_COMMANDS}.serve:serve",
-        "Serve OpenAI's API on this machine, signed and sent to an endpoint.",
+        "Serve OpenAI's API on this machine for an endpoint.",
         "Endpoints",
     ),
     Entry(

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 @global_options
 @click.pass_obj
 def openai(state: State, name: str, component: str | None, hours: float, shell: str | None) -> None:
-    """Print the environment for any OpenAI tool: OPENAI_BASE_URL and OPENAI_API_KEY.
+    """Print the environment for any OpenAI tool.
 
-    To set it: eval "$(peagle-sm openai NAME)". The key is a bearer token with the rights of your AWS
+    OPENAI_BASE_URL and OPENAI_API_KEY; to set them: eval "$(peagle-sm openai NAME)". The key is a bearer token with the rights of your AWS
     credentials: it is printed on stdout and kept nowhere. The route serves chat completions only, and tools
     must leave the model's name empty; for others there is `peagle-sm serve`.
     """

@@ -48,7 +48,7 @@ _KEY = "PEAGLE_SM_SERVE_API_KEY"
 @global_options
 @click.pass_obj
 def serve(state: State, name: str, port: int, host: str, component: str | None, api_key: str | None) -> None:
-    """Serve OpenAI's API on this machine, signed and sent to an endpoint.
+    """Serve OpenAI's API on this machine for an endpoint.
 
     For tools that cannot sign, that need /v1/completions or /v1/models, or that insist on a model's name:
     here it is the endpoint's. Streams come as the engine makes them; one that breaks ends with an error event
