@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 def openai(state: State, name: str, component: str | None, hours: float, shell: str | None) -> None:
     """Print the environment for any OpenAI tool.
 
-    OPENAI_BASE_URL and OPENAI_API_KEY; to set them: eval "$(peagle-sm openai NAME)". The key is a bearer token with the rights of your AWS
-    credentials: it is printed on stdout and kept nowhere. The route serves chat completions only, and tools
-    must leave the model's name empty; for others there is `peagle-sm serve`.
+    OPENAI_BASE_URL and OPENAI_API_KEY; to set them: eval "$(peagle-sm openai NAME)". The key is a bearer
+    token with the rights of your AWS credentials: it is printed on stdout and kept nowhere. The route serves
+    chat completions only, and tools must leave the model's name empty; for others there is `peagle-sm serve`.
     """
     from peagle_sm.aws.bearer import bearer_token
     from peagle_sm.cli.connect import open_session
