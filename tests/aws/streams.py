@@ -1,18 +1,38 @@
-"""Streams as vLLM 0.32.0 sends them (recorded), and ways to cut them."""
+"""Streams as vLLM 0.32.0 sends them (recorded), and ways to cut them, for both readers."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
+from peagle_sm.aws.assembly import Assembler
+from peagle_sm.aws.async_stream import AsyncTokenStream
+from peagle_sm.aws.sources import Source
 from peagle_sm.aws.stream import TokenStream
+from peagle_sm.core.errors import StreamError
+from peagle_sm.local import eventstream
 
 RECORDED = Path(__file__).parent / "recorded"
+NAMES = tuple(sorted(path.name for path in RECORDED.glob("*.sse")))
 
 
 def recorded(name: str) -> bytes:
     return (RECORDED / name).read_bytes()
+
+
+def events_of(data: bytes) -> list[bytes]:
+    """The events of a recorded stream, each with its blank line."""
+    return [event + b"\n\n" for event in data.split(b"\n\n") if event]
+
+
+@cache
+def framed(name: str) -> bytes:
+    """A recorded stream as SageMaker sends it: one message an event."""
+    return b"".join(map(eventstream.payload_part, events_of(recorded(name))))
 
 
 class Ticks:
@@ -26,8 +46,99 @@ class Ticks:
         return self.now
 
 
-def read(parts: Iterable[bytes]) -> TokenStream:
-    return TokenStream(parts, request_id="req-1", started=0.0, monotonic=Ticks())
+class Parts:
+    """The asynchronous reader's source, from parts that are there already."""
+
+    request_id = "req-1"
+
+    def __init__(self, parts: Iterable[bytes]) -> None:
+        self._parts = iter(parts)
+        self.closed = False
+
+    async def part(self) -> bytes:
+        return next((part for part in self._parts if part), b"")
+
+    async def close(self) -> None:
+        self.closed = True
+
+    def problem(self, error: Exception) -> StreamError | None:
+        return None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a reader made of a stream: the kind of its error, if any, and all that it read."""
+
+    error: str | None
+    text: str
+    reasoning: str
+    calls: tuple[tuple[str, str], ...]
+    logprobs: int
+    tokens: int | None
+    said: str = ""
+
+    @property
+    def answer(self) -> tuple[object, ...]:
+        """All but the counts, which come after the answer is whole."""
+        return self.text, self.reasoning, self.calls, self.logprobs
+
+
+def read(parts: Iterable[bytes], *, frames: bool = False) -> TokenStream:
+    return TokenStream(Source(iter(parts), framed=frames), request_id="req-1", started=0.0, monotonic=Ticks())
+
+
+def outcome(parts: Iterable[bytes], *, frames: bool = True) -> Outcome:
+    """Read with the synchronous reader."""
+    stream = read(parts, frames=frames)
+    error: StreamError | None = None
+    text = ""
+    try:
+        for chunk in stream:
+            text += chunk.text
+    except StreamError as caught:
+        error = caught
+    return _outcome(stream, text, error)
+
+
+def async_outcome(loop: asyncio.AbstractEventLoop, parts: Iterable[bytes], *, frames: bool = True) -> Outcome:
+    """Read with the asynchronous reader."""
+    return loop.run_until_complete(_async_outcome(parts, frames))
+
+
+async def _async_outcome(parts: Iterable[bytes], frames: bool) -> Outcome:
+    source = Parts(parts)
+
+    async def send() -> Parts:
+        return source
+
+    stream = AsyncTokenStream(send, monotonic=Ticks(), assembler=Assembler(framed=frames))
+    error: StreamError | None = None
+    text = ""
+    try:
+        async for chunk in stream:
+            text += chunk.text
+    except StreamError as caught:
+        error = caught
+    assert source.closed
+    return _outcome(stream, text, error)
+
+
+def _outcome(stream: TokenStream | AsyncTokenStream, text: str, error: StreamError | None) -> Outcome:
+    if error is not None:
+        assert error.partial_text == text
+        assert error.request_id == "req-1"
+        assert error.next_step
+        assert type(error) is not StreamError
+    assert stream.text == text
+    return Outcome(
+        None if error is None else type(error).__name__,
+        text,
+        stream.reasoning,
+        tuple((call.name, call.arguments) for call in stream.tool_calls),
+        len(stream.logprobs),
+        None if error is not None else stream.summary.output_tokens,
+        "" if error is None else str(error),
+    )
 
 
 def cut_at(data: bytes, positions: Iterable[int]) -> list[bytes]:

@@ -1,0 +1,84 @@
+"""Every cut of every recorded stream, and 20,000 random splits, by both readers: exact, or a typed error."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tests.aws.streams import NAMES, Outcome, async_outcome, cut_at, framed, outcome, recorded
+
+SPLITS = 20_000
+#: Of the 20,000 the asynchronous reader takes every fourth: what it adds to the shared decoder is little.
+ASYNC_EVERY = 4
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    made = asyncio.new_event_loop()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_whole_stream_is_read_alike_in_any_wrapping(name: str, loop: asyncio.AbstractEventLoop) -> None:
+    whole = outcome([framed(name)])
+    assert whole.error is None
+    crlf = recorded(name).replace(b"\n", b"\r\n")
+    for data, frames in ((framed(name), True), (recorded(name), False), (crlf, False)):
+        parts = [data[n : n + 1] for n in range(len(data))]
+        assert outcome(parts, frames=frames) == outcome([data], frames=frames) == whole
+        assert async_outcome(loop, parts, frames=frames) == whole
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cut_short_at_every_byte(name: str, loop: asyncio.AbstractEventLoop) -> None:
+    data = framed(name)
+    whole = outcome([data])
+    kinds = set()
+    for end in range(len(data)):
+        found = outcome([data[:end]])
+        _check_cut(found, whole)
+        kinds.add(found.error)
+        if end % 7 == 0:
+            assert async_outcome(loop, [data[:end]]) == found
+    assert kinds <= {"StreamCut", None}
+    assert "StreamCut" in kinds
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bare_events_cut_short_at_every_byte(name: str) -> None:
+    data = recorded(name)
+    whole = outcome([data], frames=False)
+    for end in range(len(data)):
+        _check_cut(outcome([data[:end]], frames=False), whole)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cut_in_two_at_every_byte(name: str) -> None:
+    data = framed(name)
+    whole = outcome([data])
+    for place in range(len(data)):
+        assert outcome([data[:place], data[place:]]) == whole
+
+
+def test_20_000_random_splits(loop: asyncio.AbstractEventLoop) -> None:
+    chance = random.Random(20261122)
+    wholes = {name: outcome([framed(name)]) for name in NAMES}
+    for number in range(SPLITS):
+        name = NAMES[number % len(NAMES)]
+        data = framed(name)
+        parts = cut_at(data, [chance.randrange(len(data) + 1) for _ in range(chance.randint(1, 60))])
+        assert outcome(parts) == wholes[name], (number, name)
+        if number % ASYNC_EVERY == 0:
+            assert async_outcome(loop, parts) == wholes[name], (number, name)
+
+
+def _check_cut(found: Outcome, whole: Outcome) -> None:
+    """Exact, or a typed error with a beginning of the text."""
+    assert whole.text.startswith(found.text)
+    assert whole.reasoning.startswith(found.reasoning)
+    if found.error is None:
+        assert found.answer == whole.answer
