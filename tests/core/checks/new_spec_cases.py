@@ -25,13 +25,18 @@ def _env(name: str, value: str) -> str:
 
 
 def _fails(
-    check: str, said: str, extra: str, base: str = CONTAINER, severity: str = "error", **more: Context
+    check: str,
+    said: str,
+    extra: str,
+    base: str = CONTAINER,
+    severity: str = "error",
+    context: Context = AWS,
 ) -> Case:
-    return Case(check, base, extra, severity=severity, said=said, **more)
+    return Case(check, base, extra, context, severity=severity, said=said)
 
 
-def _warns(check: str, said: str, extra: str, base: str = CONTAINER, **more: Context) -> Case:
-    return _fails(check, said, extra, base, "warning", **more)
+def _warns(check: str, said: str, extra: str, base: str = CONTAINER, context: Context = AWS) -> Case:
+    return _fails(check, said, extra, base, "warning", context)
 
 
 CASES = [

@@ -66,13 +66,13 @@ CASES = [
     Case("quota-instances", GPT, "update: off-update-on", STACK, Quotas({_TYPE: 1})),
     Case("quota-instances", GPT, _RESERVED, fact=Quotas({_TYPE: 0})),
     Case(
-        "quota-endpoints",
+        "quota-all-instances",
         GPT,
-        fact=Quotas(endpoints=100, endpoints_granted=100),
+        fact=Quotas({}, {"ml.m5.large": 3}, all_granted=3),
         severity="error",
-        said="100 endpoints exist; the quota is 100",
+        said="is 3, 3 in use by other endpoints; needed: 1",
     ),
-    Case("quota-endpoints", GPT, fact=Quotas(endpoints=99, endpoints_granted=100)),
+    Case("quota-all-instances", GPT, fact=Quotas({}, {"ml.m5.large": 3}, {"ml.m5.large": 1}, 3)),
     Case(
         "reservation", GPT, _RESERVED, fact=Reservation(_PLAN, problem="gone"), severity="error", said="gone"
     ),

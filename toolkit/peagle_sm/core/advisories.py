@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+import datetime as dt
 from functools import cache
 from importlib import resources
 
@@ -28,8 +28,8 @@ class Advisory(BaseModel):
     min_context: int | None = None
     source: str
     url: str
-    date: date
-    expires: date
+    date: dt.date
+    expires: dt.date
 
     def meets(self, draft: Draft) -> bool:
         """Whether the spec can meet it; an image of unknown version cannot be said to."""
@@ -50,7 +50,7 @@ def load_advisories() -> tuple[Advisory, ...]:
     return tuple(Advisory.model_validate(row) for row in yaml.safe_load(text))
 
 
-def expiry_words(expires: date, today: date | None) -> str:
+def expiry_words(expires: dt.date, today: dt.date | None) -> str:
     """Say until when an advisory is believed; ``today`` None leaves the judgement to the reader."""
     if today is not None and today >= expires:
         return f"this advisory expired on {expires}: look whether it still holds, or upgrade peagle-sm"

@@ -45,14 +45,13 @@ class Quotas:
     """Service quotas by instance type, and what counts against them now.
 
     ``granted`` lacks a type whose quota the account does not have at all. ``in_use`` counts the instances of
-    all endpoints by type. ``endpoints`` counts them, against ``endpoints_granted``.
+    all endpoints by type, ``own_in_use`` those of the spec's own; ``all_granted`` is the quota for all types.
     """
 
     granted: Mapping[str, float] = field(default_factory=dict)
     in_use: Mapping[str, int] = field(default_factory=dict)
     own_in_use: Mapping[str, int] = field(default_factory=dict)
-    endpoints: int = 0
-    endpoints_granted: float | None = None
+    all_granted: float | None = None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peagle_sm.core.checks.base import Check, Note, check
+from peagle_sm.core.checks.base import Check, Edits, Fix, Note, check
 from peagle_sm.core.environment import AUTO_RECOVERY, REQUEST_METRICS, environment, speculative_config
 from peagle_sm.core.resolve import Draft
 
@@ -63,12 +63,19 @@ def request_metrics(draft: Draft) -> Iterator[Note]:
         )
 
 
+def _verbatim(draft: Draft) -> Edits:
+    """Without the supervisor the command line is passed on as it is; nothing to write where it is off."""
+    off = environment(draft).get(AUTO_RECOVERY) == "false"
+    return {} if off else {f"serving.env.{AUTO_RECOVERY}": "false"}
+
+
 @check(
     "json-quotes",
     why='The supervisor joins the command line without quoting: {"method":…} arrives as {method:…}.',
     source="model-hosting-container-standards <= 0.1.15 (vLLM images 0.20.2 to 0.23.0, server v2.0)",
     remedy="Take image 0.24.0 or newer, or keep PROCESS_AUTO_RECOVERY=false.",
     url="https://github.com/aws/model-hosting-container-standards",
+    fix=Fix(f"set {AUTO_RECOVERY}=false", edits=_verbatim),
 )
 def json_quotes(draft: Draft) -> Iterator[Note]:
     """An image that strips the quotes of JSON values."""
@@ -93,6 +100,7 @@ def json_quotes(draft: Draft) -> Iterator[Note]:
     remedy="Write the value without % and ' ;', or set serving.env.PROCESS_AUTO_RECOVERY: 'false'.",
     severity="warning",
     url="https://github.com/aws/model-hosting-container-standards",
+    fix=Fix(f"set {AUTO_RECOVERY}=false", edits=_verbatim),
 )
 def supervisor_characters(draft: Draft) -> Iterator[Note]:
     """Values that the supervisor of newer images breaks."""

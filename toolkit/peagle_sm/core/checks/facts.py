@@ -4,9 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peagle_sm.core.checks.base import Check, Note, check
+from peagle_sm.core.checks.base import Check, Edits, Fix, Note, check
+from peagle_sm.core.guard_names import execution_role, scheduler_role
 from peagle_sm.core.memory import memory_fit, unknown_facts
+from peagle_sm.core.payloads import partition
 from peagle_sm.core.resolve import Draft
+
+
+def _guards_roles(draft: Draft) -> Edits:
+    """The roles that `guard install` makes; they are written where the account is known."""
+    account, missing = draft.context.account, {gap.field for gap in draft.gaps}
+    if not account.isdigit() or draft.context.local:
+        return {}
+    names = {
+        "execution_role_arn": execution_role(draft.region),
+        "scheduler_role_arn": scheduler_role(draft.region),
+    }
+    prefix = f"arn:{partition(draft.region)}:iam::{account}:role/"
+    return {field: prefix + name for field, name in names.items() if field in missing}
 
 
 @check(
@@ -14,11 +29,16 @@ from peagle_sm.core.resolve import Draft
     why="A payload cannot be written without it, and a guess would be billed.",
     source="this project: the catalogue",
     remedy="Give the field named.",
+    fix=Fix("name the guard's own roles", edits=_guards_roles),
 )
 def missing_fact(draft: Draft) -> Iterator[Note]:
     """Facts that neither the spec, nor the catalogue, nor the session gives."""
     for gap in draft.gaps:
         yield Note("error", gap.message, gap.next_step)
+
+
+def _accept(_: Draft) -> Edits:
+    return {"accept_eula": True}
 
 
 @check(
@@ -27,6 +47,7 @@ def missing_fact(draft: Draft) -> Iterator[Note]:
     source="SageMaker API: ModelAccessConfig; JumpStartConfig.accept_eula defaults to False",
     remedy="Read the model's licence and set accept_eula: true.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ModelAccessConfig.html",
+    fix=Fix("accept the model's licence: read it first", edits=_accept),
 )
 def licence(draft: Draft) -> Iterator[Note]:
     """A JumpStart model whose licence must be accepted, and was not."""
@@ -71,12 +92,17 @@ def memory(draft: Draft) -> Iterator[Note]:
         yield Note("error", f"the model does not fit: needs {need:.1f} GB of {fit.available_gb:g} GB")
 
 
+def _own_context(draft: Draft) -> Edits:
+    return {"serving.max_model_len": draft.model.max_context} if draft.model.max_context else {}
+
+
 @check(
     "context-length",
     why="vLLM refuses to start with a max_model_len beyond the model's positions.",
     source="vLLM: max_model_len against max_position_embeddings",
     remedy="Lower serving.max_model_len.",
     url="https://docs.vllm.ai/en/latest/configuration/engine_args/",
+    fix=Fix("lower max_model_len to the model's own", edits=_own_context),
 )
 def context_length(draft: Draft) -> Iterator[Note]:
     """A max_model_len beyond the model's context."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from dataclasses import replace
 
 from peagle_sm.core.catalog import known_instance_types
-from peagle_sm.core.checks.base import Check, Note, check
+from peagle_sm.core.checks.base import Check, Edits, Fix, Note, check
 from peagle_sm.core.environment import environment
 from peagle_sm.core.payloads import host_ami
 from peagle_sm.core.resolve import Draft
@@ -99,12 +100,19 @@ def instance_families(draft: Draft) -> Iterator[Note]:
         yield Note("error", "placement.instance_types: JumpStart has different images for these families")
 
 
+def _fitting_ami(draft: Draft) -> Edits:
+    placement = draft.spec.placement.model_copy(update={"inference_ami_version": None})
+    fitting = host_ami(replace(draft, spec=draft.spec.model_copy(update={"placement": placement})))
+    return {"placement.inference_ami_version": fitting} if fitting else {}
+
+
 @check(
     "host-ami",
     why="A mismatch crashes before any log line, or sticks in Creating while it is billed.",
     source="SageMaker API: InferenceAmiVersion; drivers 535, 550 (CUDA 12.4), 580 (CUDA 13.0)",
     remedy="Leave placement.inference_ami_version out: the fitting one is chosen.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariant.html",
+    fix=Fix("set the host AMI that suits image and GPU", edits=_fitting_ami),
 )
 def host_ami_driver(draft: Draft) -> Iterator[Note]:
     """A host AMI whose driver is too old for the image's CUDA or for the GPU."""
@@ -147,12 +155,19 @@ def host_ami_unknown(draft: Draft) -> Iterator[Note]:
         yield Note("warning", f"the CUDA version of {draft.image.uri} is not known, so no host AMI is chosen")
 
 
+def _every_gpu(draft: Draft) -> Edits:
+    entry, size = draft.instance(draft.instance_types[0]), draft.spec.serving.tensor_parallel_size
+    replicas = entry.gpu_count // size if entry and entry.gpu_count % size == 0 else 0
+    return {"serving.data_parallel_size": replicas} if replicas > 1 else {}
+
+
 @check(
     "gpus",
     why="Every GPU of an instance is billed; the engine does not start with more than there are.",
     source="AWS EC2 instance pages; vLLM: tensor x data parallel size",
     remedy="Raise serving.data_parallel_size so that every GPU serves, or take a smaller instance.",
     url="https://aws.amazon.com/ec2/instance-types/",
+    fix=Fix("run a replica on every GPU", edits=_every_gpu),
 )
 def gpus(draft: Draft) -> Iterator[Note]:
     """GPUs that nothing uses, or more asked for than there are."""
@@ -176,6 +191,10 @@ def gpus(draft: Draft) -> Iterator[Note]:
             )
 
 
+def _same_degree(draft: Draft) -> Edits:
+    return {"serving.env.TENSOR_PARALLEL_DEGREE": str(draft.spec.serving.tensor_parallel_size)}
+
+
 @check(
     "tensor-parallel-degree",
     why="Two variables for one setting: the LMI image reads one, the vLLM image the other.",
@@ -184,6 +203,7 @@ def gpus(draft: Draft) -> Iterator[Note]:
     "serving.env.TENSOR_PARALLEL_DEGREE to the same figure to silence this.",
     severity="warning",
     url="https://github.com/aws/sagemaker-python-sdk",
+    fix=Fix("set TENSOR_PARALLEL_DEGREE to the same figure", edits=_same_degree),
 )
 def tensor_parallel_degree(draft: Draft) -> Iterator[Note]:
     """TENSOR_PARALLEL_DEGREE that contradicts the tensor parallel size."""
@@ -229,6 +249,10 @@ def kms_local_storage(draft: Draft) -> Iterator[Note]:
             yield Note("error", f"security.kms_key_id: {name} has local storage and takes no KMS key")
 
 
+def _isolated(_: Draft) -> Edits:
+    return {"security.network_isolation": True}
+
+
 @check(
     "network-isolation",
     why="A container with network can send prompts and answers anywhere, and fetch code.",
@@ -236,6 +260,7 @@ def kms_local_storage(draft: Draft) -> Iterator[Note]:
     remedy="Set security.network_isolation: true; SageMaker itself still fetches the weights.",
     severity="warning",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateModel.html",
+    fix=Fix("turn network isolation on", edits=_isolated),
 )
 def network_isolation(draft: Draft) -> Iterator[Note]:
     """Network isolation turned off."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peagle_sm.core.checks.base import Check, Note, check
+from peagle_sm.core.checks.base import Check, Edits, Fix, Note, check
 from peagle_sm.core.resolve import Draft
 
 _METHODS = {"eagle3": "an EAGLE-3 head", "p-eagle": "a P-EAGLE head"}
@@ -45,12 +45,18 @@ def head_fits(draft: Draft) -> Iterator[Note]:
         )
 
 
+def _trained(draft: Draft) -> Edits:
+    depth = draft.head.trained_depth if draft.head else None
+    return {"speculation.num_speculative_tokens": depth} if depth and draft.mode == "p-eagle" else {}
+
+
 @check(
     "trained-depth",
     why="Positions beyond those trained are guesses: they cost verification and are hardly ever accepted.",
     source="model cards of the heads: number of parallel tokens trained",
     remedy="Lower speculation.num_speculative_tokens.",
     url="https://huggingface.co/amazon",
+    fix=Fix("lower num_speculative_tokens to the trained depth", edits=_trained),
 )
 def trained_depth(draft: Draft) -> Iterator[Note]:
     """More speculative tokens than the head was trained for."""

@@ -13,6 +13,7 @@ from peagle_sm.core.resolve import Draft
 
 _QUOTAS = "https://docs.aws.amazon.com/general/latest/gr/sagemaker.html"
 _S3_SOURCE = "https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_S3ModelDataSource.html"
+ALL_INSTANCES = "Number of instances across active endpoints"
 _CODE = (".py", ".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 _FREE_ADDRESSES = 2
 _PRICE_OFF = 0.01
@@ -64,17 +65,24 @@ def quota_instances(fact: Quotas, draft: Draft | None) -> Iterator[Note]:
 
 
 @preflight_check(
-    "quota-endpoints",
+    "quota-all-instances",
     reads="quotas",
-    why="CreateEndpoint is refused when the account has as many endpoints as it may.",
-    source="Service Quotas of Amazon SageMaker: number of endpoints",
+    why="CreateEndpoint is refused (ResourceLimitExceeded), whatever the quota of the type says.",
+    source=f"Service Quotas: `{ALL_INSTANCES}`",
     remedy="Delete endpoints that nobody uses (`peagle-sm list --all`), or ask for more.",
     url=_QUOTAS,
 )
-def quota_endpoints(fact: Quotas, _: Draft | None) -> Iterator[Note]:
-    """As many endpoints as the account may have."""
-    if fact.endpoints_granted is not None and fact.endpoints >= fact.endpoints_granted:
-        yield Note("error", f"{fact.endpoints} endpoints exist; the quota is {fact.endpoints_granted:g}")
+def quota_all_instances(fact: Quotas, draft: Draft | None) -> Iterator[Note]:
+    """Too many instances in all endpoints together."""
+    if draft is None or fact.all_granted is None:
+        return
+    used = sum(fact.in_use.values()) - sum(fact.own_in_use.values())
+    if fact.all_granted - used < instances_needed(draft):
+        yield Note(
+            "error",
+            f"{ALL_INSTANCES!r} is {fact.all_granted:g}, {used} in use by other endpoints; "
+            f"needed: {instances_needed(draft)}",
+        )
 
 
 @preflight_check(
@@ -259,7 +267,7 @@ def _over_budget(draft: Draft, hourly: float) -> str:
 
 CHECKS: tuple[Check, ...] = (
     quota_instances,
-    quota_endpoints,
+    quota_all_instances,
     reservation,
     image_exists,
     artifacts_readable,
