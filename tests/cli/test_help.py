@@ -35,6 +35,7 @@ Before:
   models      List the models and draft heads of the catalogue.
   schema      Print the JSON schema of peagle.yaml.
   plan        Show what a spec would create, and what it costs.
+  lock        Write down what JumpStart resolves a spec to; check or upgrade it.
 
 Endpoints:
   deploy      Create the endpoint of a spec and follow it until it serves.

@@ -81,6 +81,7 @@ def test_the_plan_as_json() -> None:
             "component": None,
         },
         "spec_hash": "0a1b2c3d",
+        "lock": None,
         "usd_per_hour": 12.5,
         "most_usd_per_hour": None,
         "update_usd_per_hour": None,

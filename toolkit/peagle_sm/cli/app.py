@@ -110,6 +110,12 @@ ENTRIES = (
         "Before",
     ),
     Entry(
+        "lock",
+        f"{_COMMANDS}.lock:lock",
+        "Write down what JumpStart resolves a spec to; check or upgrade it.",
+        "Before",
+    ),
+    Entry(
         "deploy",
         f"{_COMMANDS}.deploy:deploy",
         "Create the endpoint of a spec and follow it until it serves.",

@@ -10,6 +10,7 @@ from peagle_sm.cli.table import render_fields
 from peagle_sm.cli.words import usd
 
 if TYPE_CHECKING:
+    from peagle_sm.core.jumpstart.lock import Lock
     from peagle_sm.core.records import Finding, Plan, Request
 
 _NAME_KEYS = ("EndpointName", "EndpointConfigName", "ModelName", "Name")
@@ -81,7 +82,24 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
         ),
         ("price from", plan.price_source),
         *([("hours", spec.hours)] if spec.hours else []),
+        *_lock(plan),
     ]
+
+
+def used_lock(plan: Plan) -> Lock | None:
+    """The lock that the plan was made from; None where there is none, or JumpStart is not the source."""
+    from peagle_sm.core.catalog import load_catalog
+
+    source = plan.spec.source or load_catalog().model(plan.spec.model).sources[0]
+    return plan.spec.lock("local" if plan.context.local else "aws") if source == "jumpstart" else None
+
+
+def _lock(plan: Plan) -> list[tuple[str, str]]:
+    lock = used_lock(plan)
+    if lock is None:
+        return []
+    found = lock.jumpstart
+    return [("locked", f"{found.model_id} {found.version}, config {found.config}, on {lock.written_at[:10]}")]
 
 
 def _price(plan: Plan) -> str:
@@ -156,6 +174,7 @@ def plan_data(plan: Plan) -> dict[str, Any]:
         "stand_in_weights": is_stand_in(plan),
         "names": asdict(plan.names),
         "spec_hash": plan.spec_hash,
+        "lock": None if (lock := used_lock(plan)) is None else lock.jumpstart.model_dump(mode="json"),
         "usd_per_hour": plan.usd_per_hour,
         "most_usd_per_hour": plan.most_usd_per_hour,
         "update_usd_per_hour": plan.update_usd_per_hour,

@@ -15,6 +15,7 @@
     ├── GuardMissing (11)      no guard is installed that would turn an idle endpoint off
     ├── OutputsDiffer (12)     verify: the answers are not the target's own
     ├── Undecided (13)         verify: nothing is wrong, and a check could not be decided
+    ├── LockStale (14)         lock --check: the lock is not what it would be if it were written now
     └── Interrupted (130)      stopped by Ctrl-C
 """
 
@@ -152,6 +153,12 @@ class Undecided(PeagleError):
     exit_code = 13
 
 
+class LockStale(PeagleError):
+    """`lock --check` found no lock, or one that would change; ``details["changes"]`` names the fields."""
+
+    exit_code = 14
+
+
 class Interrupted(PeagleError):
     """Stopped by Ctrl-C."""
 
@@ -173,5 +180,6 @@ EXIT_CODES: dict[int, str] = {
     11: "no guard is installed, and --unguarded was not given",
     12: "verify: a check failed: the answers are not the target's own",
     13: "verify: no check failed, and at least one could not be decided",
+    14: "lock --check: the lock is not there, or is stale",
     130: "interrupted by Ctrl-C",
 }

@@ -24,6 +24,7 @@ from peagle_sm.core.errors import SpecError
 from peagle_sm.core.hours import parse_hours
 from peagle_sm.core.jumpstart.lock import Lock, Place, locks_beside
 from peagle_sm.core.wording import explain, show
+from peagle_sm.core.yaml_keys import UniqueKeys
 
 Mode = Literal["none", "eagle3", "p-eagle"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -338,22 +339,6 @@ class EndpointSpec(_Part):
         return value if value is None or value.endswith("/") else value + "/"
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """YAML lets the last of two equal keys win in silence; a spec says each thing once."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                continue  # the base class refuses it, and says where
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"{key.value!r} is given twice", key.start_mark
-                )
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
 def parse_spec(text: str, origin: str = "spec") -> EndpointSpec:
     """Read a spec from YAML; ``origin`` (a file name, say) opens each message.
 
@@ -361,7 +346,7 @@ def parse_spec(text: str, origin: str = "spec") -> EndpointSpec:
         SpecError: not YAML, not a mapping, or a bad field.
     """
     try:
-        data = yaml.load(text, Loader=_UniqueKeys)  # a SafeLoader
+        data = yaml.load(text, Loader=UniqueKeys)  # a SafeLoader
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""

@@ -85,6 +85,7 @@ def _made_spec(given: Mapping[str, Any]) -> Spec:
         "url": given["url"],
         "huggingface_id": given["url"].removeprefix("https://huggingface.co/"),
         "version": MADE_VERSION,
+        "license": None,
         "usage_info_message": (
             "Made for the local SageMaker of peagle-sm: image, environment and artifacts are not those of "
             "AWS's own spec of this model, and its weights are small stand-ins."

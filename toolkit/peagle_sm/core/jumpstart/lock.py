@@ -106,8 +106,10 @@ class Lock(_Part):
     instances: Mapping[str, LockedInstance] = Field(min_length=1)
 
     def facts(self) -> dict[str, Any]:
-        """Everything but who wrote it and when, as plain data: what two locks are compared by."""
-        return self.model_dump(mode="json", exclude={"written_by", "written_at"})
+        """What two locks are compared by: not who wrote it and when, nor S3's name of the bytes."""
+        return self.model_dump(
+            mode="json", exclude={"written_by": True, "written_at": True, "source": {"etag"}}
+        )
 
 
 def dump_lock(lock: Lock) -> str:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from peagle_sm.core.errors import PeagleError, SpecError
+from peagle_sm.core.errors import ServiceFault, SpecError
 from peagle_sm.core.wording import explain, show
 
 AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
@@ -24,10 +24,8 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
 
-class CatalogueDamaged(PeagleError):
-    """A manifest or spec of JumpStart's that cannot be read; exit code 6, as for a fault on AWS's side."""
-
-    exit_code = 6
+class CatalogueDamaged(ServiceFault):
+    """A manifest or spec of JumpStart's that cannot be read: a fault on AWS's side."""
 
 
 def load_json(content: bytes, origin: str) -> Any:
