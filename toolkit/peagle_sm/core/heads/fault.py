@@ -89,13 +89,14 @@ class HeadReport:
         return {**asdict(self), "ok": self.ok}
 
 
-def refused(place: str, faults: Sequence[HeadFault]) -> HeadRefused:
-    """The error that names every fault of severity "error"."""
+def refused(place: str, faults: Sequence[HeadFault], *, shown: bool = False) -> HeadRefused:
+    """The error that names every fault of severity "error"; their codes alone when they were just shown."""
     errors = [fault for fault in faults if fault.severity == "error"]
     steps = dict.fromkeys(fault.next_step for fault in errors if fault.next_step)
+    codes = ", ".join(dict.fromkeys(fault.code for fault in errors))
+    told = f" {codes}" if shown else "".join(f"\n{fault.code}: {fault.message}" for fault in errors)
     return HeadRefused(
-        f"the draft head at {place} must not be deployed:\n"
-        + "\n".join(f"{fault.code}: {fault.message}" for fault in errors),
+        f"the draft head at {place} must not be deployed:{told}",
         next_step=next(iter(steps), "take another head, or export it again"),
         details={"findings": [asdict(fault) for fault in faults]},
     )

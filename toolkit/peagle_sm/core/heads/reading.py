@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,10 @@ class Folder:
         if size > MAX_TEXT_BYTES:
             raise ValueError(f"{name} has {size} bytes, too many for a text")
         return self.read(name, 0, size)
+
+    def only(self, names: Iterable[str]) -> Folder:
+        """The same folder with some of its files."""
+        return replace(self, sizes={name: self.sizes[name] for name in names})
 
     def records(self) -> tuple[FileRecord, ...]:
         """Its files by name."""
