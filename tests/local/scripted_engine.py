@@ -12,6 +12,7 @@ Environment (all optional):
         plain              200, JSON that repeats the request (default)
         sse                200, SCRIPT_CHUNKS server-sent events, SCRIPT_CHUNK_DELAY s apart, and [DONE]
         chat               like sse, in the form of chat completions, with a finish reason and the usage
+        openai             chat completions or completions by what is asked: like chat, or whole
         say                200 with SCRIPT_BODY to the letter: server-sent events where it begins with `data:`
         status:NNN         that status with SCRIPT_BODY
         cut                like sse, but the connection breaks after SCRIPT_CHUNKS events
@@ -78,6 +79,8 @@ class Handler(BaseHTTPRequestHandler):
         elif how == "hang":
             time.sleep(float(script.get("SCRIPT_STALL", "30")))
             self._plain(raw, script)
+        elif how == "openai":
+            self._answer(raw, script)
         elif how == "say":
             told = script.get("SCRIPT_BODY", "").encode()
             self._whole(200, told, "text/event-stream" if told.startswith(b"data:") else "application/json")
@@ -109,6 +112,20 @@ class Handler(BaseHTTPRequestHandler):
             "pid": os.getpid(),
         }
         self._whole(200, json.dumps(answer).encode())
+
+    def _answer(self, raw: bytes, script: Mapping[str, str]) -> None:
+        asked = json.loads(raw)
+        if asked.get("stream"):
+            self._stream("chat" if "messages" in asked else "sse", script)
+            return
+        count = int(script.get("SCRIPT_CHUNKS", "5"))
+        text = "".join(f"token{number} " for number in range(count))
+        said = {"message": {"role": "assistant", "content": text}} if "messages" in asked else {"text": text}
+        usage = {"prompt_tokens": 7, "completion_tokens": count, "total_tokens": 7 + count}
+        kind = "chat.completion" if "messages" in asked else "text_completion"
+        choice = {"index": 0, "finish_reason": "length", **said}
+        whole = {"id": "1", "object": kind, "created": 0, "model": "m", "choices": [choice], "usage": usage}
+        self._whole(200, json.dumps(whole).encode())
 
     def _whole(self, status: int, body: bytes, content_type: str = "application/json") -> None:
         self.send_response(status)

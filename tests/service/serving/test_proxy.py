@@ -53,6 +53,20 @@ def test_a_chat_is_streamed_and_written_down(proxy: Serving, endpoint: str) -> N
     assert line.startswith("POST /v1/chat/completions 200 stream  tokens 3  AL -  ")
 
 
+def test_a_client_that_closes_right_after_done_has_not_left(proxy: Serving) -> None:
+    body = {"prompt": "x", "stream": True, **script(SCRIPT_INVOKE="chat", SCRIPT_CHUNKS=3)}
+    before = len(proxy.served)
+    with socket.create_connection(("127.0.0.1", proxy.running.port), timeout=20) as connection:
+        raw = json.dumps(body).encode()
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(raw)}\r\n\r\n"
+        connection.sendall(head.encode() + raw)
+        seen = b""
+        while b"[DONE]" not in seen:
+            seen += connection.recv(65536)
+    served = eventually(lambda: len(proxy.served) > before and proxy.served[-1])
+    assert (served.tokens, served.whole, served.failed) == (3, True, None)
+
+
 def test_the_bytes_of_a_stream_are_the_engine_s_own(proxy: Serving) -> None:
     sse = 'data: {"choices": [{"text": "é", "finish_reason": "stop"}]}\r\n\r\n: ping\n\ndata: [DONE]\n\n'
     body = {"prompt": "x", "stream": True, **script(SCRIPT_INVOKE="say", SCRIPT_BODY=sse)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 from collections.abc import Callable, Mapping
@@ -36,7 +37,13 @@ class Served:
     tokens: int | None = None
     acceptance_length: float | None = None
     milliseconds: float = 0.0
+    whole: bool = False
     failed: str | None = None
+
+    def leave(self) -> None:
+        """Note that the client closed the connection, which matters only before the answer's end."""
+        if not self.whole and self.failed is None:
+            self.failed = "the client left"
 
     def line(self) -> str:
         """Return one line: the request, its status, tokens, acceptance length and time."""
@@ -98,8 +105,8 @@ class Proxy:
             if problem is not None:
                 return self._fail(served, problem)
             return await self._answer(request, served)
-        except BaseException as error:
-            served.failed = served.failed or f"the client left ({type(error).__name__})"
+        except asyncio.CancelledError:
+            served.leave()
             raise
         finally:
             self.busy -= 1
@@ -191,7 +198,7 @@ class Proxy:
             return self._fail(served, answers.of_error(error))
         except (aiohttp.ClientError, TimeoutError) as error:
             if response is not None:  # aiohttp's word for a client that left; there is nobody to tell
-                served.failed = "the client left"
+                served.leave()
                 return response
             return self._fail(served, answers.unavailable(f"no answer from SageMaker: {error}"))
 
@@ -202,7 +209,7 @@ class Proxy:
 
 
 def _whole(answer: aiohttp.ClientResponse, content: bytes, served: Served) -> web.Response:
-    served.status = 200
+    served.status, served.whole = 200, True
     try:
         document = json.loads(content)
     except ValueError:
@@ -223,6 +230,19 @@ async def _begun(request: web.Request, answer: aiohttp.ClientResponse, served: S
 async def _relay(answer: aiohttp.ClientResponse, response: web.StreamResponse, served: Served) -> None:
     """Pass whole events on as they come; one that is late to be read holds the engine back, not memory."""
     relay = Relay()
+    try:
+        await _pass_on(relay, answer, response)
+        if relay.problem is not None:
+            served.failed = relay.problem
+            if not relay.reported:
+                await response.write(answers.in_stream(relay.problem).event())
+        await response.write_eof()
+    finally:  # also when the client left: many close the connection as soon as they have read [DONE]
+        served.tokens, served.acceptance_length = relay.tokens, relay.acceptance_length
+        served.whole = relay.is_answer
+
+
+async def _pass_on(relay: Relay, answer: aiohttp.ClientResponse, response: web.StreamResponse) -> None:
     parts = answer.content.iter_any()
     while relay.problem is None:
         try:
@@ -236,14 +256,8 @@ async def _relay(answer: aiohttp.ClientResponse, response: web.StreamResponse, s
         if events:
             await response.write(events)
     rest = relay.finish()
-    served.tokens, served.acceptance_length = relay.tokens, relay.acceptance_length
     if rest:
         await response.write(rest)
-    if relay.problem is not None:
-        served.failed = relay.problem
-        if not relay.reported:
-            await response.write(answers.in_stream(relay.problem).event())
-    await response.write_eof()
 
 
 def _headers(answer: aiohttp.ClientResponse, content_type: str | None) -> dict[str, str]:

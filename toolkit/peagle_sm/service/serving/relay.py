@@ -60,12 +60,14 @@ class Relay:
         whole = self._frames is None or self._frames.is_whole
         if whole and self._rest and not self._done:
             self._look_at(self._rest + b"\n\n")  # some servers leave the last blank line out
-        if whole and self._is_answer():
+        if whole and self.is_answer:
             return self._rest
         self.problem, self.reported = "the stream ended before the answer did", False
         return b""
 
-    def _is_answer(self) -> bool:
+    @property
+    def is_answer(self) -> bool:
+        """Whether what has passed is a whole answer, whatever may follow it."""
         return self.problem is None and (self._done or self._finished)
 
     def broke(self, why: str) -> None:
