@@ -36,6 +36,8 @@ Before:
   schema      Print the JSON schema of peagle.yaml.
   plan        Show what a spec would create, and what it costs.
   lock        Write down what JumpStart resolves a spec to; check or upgrade it.
+  doctor      Check the account, the spec and this machine.
+  checks      List what is checked before a deploy.
 
 Endpoints:
   deploy      Create the endpoint of a spec and follow it until it serves.

@@ -255,6 +255,10 @@ class Session:
                 next_step="Look with `peagle-sm local status`; start it with `peagle-sm local up`.",
             ) from error
 
+    def wall_clock(self) -> datetime:
+        """Return this machine's time, whatever the local server's clock says."""
+        return self._clock()
+
     def command_flags(self) -> str:
         """Return the flags that make a command line reach the same place, with a leading blank."""
         if self.local is not None:

@@ -115,6 +115,8 @@ ENTRIES = (
         "Write down what JumpStart resolves a spec to; check or upgrade it.",
         "Before",
     ),
+    Entry("doctor", f"{_COMMANDS}.doctor:doctor", "Check the account, the spec and this machine.", "Before"),
+    Entry("checks", f"{_COMMANDS}.checks:checks", "List what is checked before a deploy.", "Before"),
     Entry(
         "deploy",
         f"{_COMMANDS}.deploy:deploy",

@@ -169,7 +169,7 @@ EXIT_CODES: dict[int, str] = {
     0: "success",
     1: "an error of peagle-sm itself",
     2: "a spec, an argument or a request body is not acceptable, or its file cannot be read",
-    3: "the plan is refused: it has a finding of severity error, or what it names belongs to somebody else",
+    3: "the plan is refused: it or the preflight has an error, or what it names belongs to somebody else",
     4: "the endpoint, resource, server, log or Python package asked for does not exist",
     5: "no or expired credentials, no region, or a missing permission",
     6: "AWS answered with a fault, or the network failed",

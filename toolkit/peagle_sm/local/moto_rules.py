@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from peagle_sm.local.moto_quotas import lay_quota_rules
+from peagle_sm.local.moto_simulation import lay_simulation
+
 _MARK = "peagle_rules"
 
 
 def lay_rules() -> None:
-    """Lay the rules for Lambda, IAM and CloudWatch; doing it twice changes nothing."""
+    """Lay the rules for Lambda, IAM, CloudWatch and Service Quotas; doing it twice changes nothing."""
+    lay_quota_rules()
+    lay_simulation()
     _lay_lambda_rules()
     _lay_iam_rules()
     _lay_composite_alarms()

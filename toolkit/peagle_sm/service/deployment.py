@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import timedelta
 
 from peagle_sm.aws.session import Session
@@ -33,13 +33,16 @@ def deploy(
     pacing: Pacing | None = None,
     wait: bool = True,
     unguarded: bool = False,
+    preflight: Callable[[Plan], object] | None = None,
+    skip_checks: Collection[str] = (),
 ) -> Endpoint:
     """Deploy ``spec``: arm the lifetime limit, create model, config and endpoint, follow, verify.
 
     ``confirm`` sees the plan first (None: no question). Ctrl-C cleans up; a second one leaves the endpoint
     to its lifetime limit, brought forward. What a killed run of the same spec has made is taken up. With
     ``wait`` False it returns once CreateEndpoint is accepted. ``unguarded`` does without the guard that
-    turns idle endpoints off; the lifetime limit is armed all the same.
+    turns idle endpoints off; the lifetime limit is armed all the same. ``preflight`` sees the plan before
+    ``confirm`` and raises where it would fail; ``skip_checks`` are ids of checks whose errors do not refuse.
 
     Raises:
         Declined: ``confirm`` said no.
@@ -52,7 +55,7 @@ def deploy(
     """
     pacing = pacing or Pacing.for_session(session)
     try:
-        plan, found = _agree(spec, session, confirm, pacing, unguarded)
+        plan, found = _agree(spec, session, confirm, pacing, unguarded, preflight, skip_checks)
     except KeyboardInterrupt:
         raise Interrupted("Interrupted: nothing was created.") from None
     run = Run(plan, session, pacing, Reporter(progress, pacing, plan.usd_per_hour))
@@ -69,11 +72,15 @@ def _agree(
     confirm: Callable[[Plan], bool] | None,
     pacing: Pacing,
     unguarded: bool,
+    preflight: Callable[[Plan], object] | None,
+    skip: Collection[str],
 ) -> tuple[Plan, Survey]:
     plan = plan_for(spec, session)
-    _refuse(plan)
+    _refuse(plan, skip)
     if not unguarded:
         require_guard(session)
+    if preflight is not None:
+        preflight(plan)
     found = survey(session, plan)
     if confirm is not None and not confirm(plan):
         raise Declined(
@@ -110,8 +117,13 @@ def _bring_up(run: Run, found: Survey, wait: bool) -> None:
         rescue(run, cause)
 
 
-def _refuse(plan: Plan) -> None:
-    errors = [one for one in plan.findings if one.severity == "error"]
+def _refuse(plan: Plan, skip: Collection[str]) -> None:
+    # Without its facts a plan has nothing to send, whatever is skipped.
+    errors = [
+        one
+        for one in plan.findings
+        if one.severity == "error" and (one.check not in skip or not plan.requests)
+    ]
     if not errors:
         return
     raise PlanRefused(

@@ -27,7 +27,12 @@ _WORKING = frozenset(
 
 def guard_works(session: Session) -> bool:
     """Whether the guard is installed in the session's account and region."""
-    return stack_status(session, GUARD_STACK) in _WORKING
+    return is_working(stack_status(session, GUARD_STACK))
+
+
+def is_working(stack_status: str | None) -> bool:
+    """Whether a guard whose stack has that status does its work."""
+    return stack_status in _WORKING
 
 
 def guards_own(session: Session, role_arn: str | None) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from peagle_sm.cli.commands.doctor import skip_option
 from peagle_sm.cli.confirm import confirmed, need_terminal
 from peagle_sm.cli.lazy import Command
 from peagle_sm.cli.options import global_options
@@ -15,6 +16,7 @@ from peagle_sm.cli.spec_file import read_spec, spec_argument
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
+    from peagle_sm.aws.session import Session
     from peagle_sm.core.plan import Plan
 
 
@@ -28,15 +30,26 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Deploy without an installed guard: only the lifetime limit ends what is forgotten.",
 )
+@skip_option
 @global_options
 @click.pass_obj
-def deploy(state: State, spec_path: Path, yes: bool, dry_run: bool, wait: bool, unguarded: bool) -> None:
+def deploy(
+    state: State,
+    spec_path: Path,
+    yes: bool,
+    dry_run: bool,
+    wait: bool,
+    unguarded: bool,
+    skip: tuple[str, ...],
+) -> None:
     """Create the endpoint of a spec and follow it until it serves.
 
     SPEC is a YAML file (default: peagle.yaml; - reads stdin). The plan and its price come first, then a
     question. The schedule that deletes the endpoint at the end of its lifetime is made before the endpoint.
     The guard, which turns idle endpoints off and keeps their hours, must be installed (`peagle-sm guard
     install`), or --unguarded spelled out.
+    Before the question comes the preflight, as `peagle-sm doctor` shows it: nothing is made where it finds
+    an error; --skip-check leaves one out.
     A deploy that fails, or that Ctrl-C stops, is cleaned up; what a killed one left is adopted by the next
     deploy of the same spec.
     """
@@ -65,7 +78,16 @@ def deploy(state: State, spec_path: Path, yes: bool, dry_run: bool, wait: bool, 
             price = _price_words(made)
             return confirmed(state, f"Create {made.names.endpoint}{price}?", yes)
 
-        endpoint = create(spec, session=session, confirm=ask, progress=follow, wait=wait, unguarded=unguarded)
+        endpoint = create(
+            spec,
+            session=session,
+            confirm=ask,
+            progress=follow,
+            wait=wait,
+            unguarded=unguarded,
+            preflight=lambda made: _preflight(state, session, made, skip),
+            skip_checks=skip,
+        )
     status = endpoint.status()
     emit(
         state,
@@ -73,6 +95,19 @@ def deploy(state: State, spec_path: Path, yes: bool, dry_run: bool, wait: bool, 
         data=lambda: status_data(state, status),
         names=[endpoint.name],
     )
+
+
+def _preflight(state: State, session: Session, made: Plan, skip: tuple[str, ...]) -> None:
+    """Look before anything is made; what is not in order but does not refuse is told on stderr."""
+    from peagle_sm.cli.preflight_text import render_deploy_notes
+    from peagle_sm.service.preflight import require_preflight, results_data
+
+    results = require_preflight(session, made, skip=skip)
+    told = [each for each in results if each.status in ("warning", "unknown", "skipped")]
+    if state.format == "json":
+        click.echo(to_json({"preflight": results_data(told)}, indent=None), err=True)
+    elif told:
+        note(state, render_deploy_notes(told) + "\n")
 
 
 def _show_plan(state: State, made: Plan, asked: bool) -> None:

@@ -1,0 +1,379 @@
+"""The preflight over HTTP: an unmodified boto3, a session as on AWS, and the local server to answer."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import boto3
+import pytest
+
+from peagle_sm.aws.preflight import PERMISSIONS, WITH_SPEC, readers
+from peagle_sm.aws.session import LocalTarget, Session, make_session
+from peagle_sm.core.checks import ALL_CHECKS
+from peagle_sm.core.errors import CredentialsError, ServiceFault, SpecError
+from peagle_sm.core.preflight import Result, Unknown
+from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.service.mending import mending, own_buckets
+from peagle_sm.service.planning import plan_for
+from peagle_sm.service.preflight import (
+    PreflightFailed,
+    draft_of,
+    gather,
+    preflight,
+    refuse_errors,
+    require_preflight,
+    results_data,
+)
+from tests.local.serving import Server
+
+_numbers = itertools.count(1)
+ACCOUNT = "123456789012"
+
+
+class AsOnAws:
+    """A session of boto3 like a user's, whose calls go to the local server; nothing else is different."""
+
+    profile_name = "default"
+    region_name = "us-east-1"
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._session = boto3.Session("local", "local", region_name=self.region_name)
+
+    def client(self, service: str, **options: Any) -> Any:
+        return self._session.client(service, **{"endpoint_url": self._url, **options})
+
+    def get_credentials(self) -> Any:
+        return self._session.get_credentials()
+
+
+@pytest.fixture
+def aws(server: Server) -> Session:
+    return Session.from_boto3(AsOnAws(server.url))
+
+
+@pytest.fixture
+def made(server: Server) -> dict[str, Any]:
+    """A bucket with weights, an image, and two roles, as a spec for AWS wants them."""
+    number = next(_numbers)
+    bucket, s3 = f"preflight-{number}", server.client("s3")
+    s3.create_bucket(Bucket=bucket)
+    for folder in ("target", "head"):
+        for name in ("config.json", "model.safetensors"):
+            s3.put_object(Bucket=bucket, Key=f"{folder}/{name}", Body=b"{}")
+    ecr, repository = server.client("ecr"), f"vllm-{number}"
+    ecr.create_repository(repositoryName=repository)
+    tag = "0.33.0-gpu-py312-cu130-ubuntu24.04-sagemaker"
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
+        "config": {"digest": "sha256:" + "0" * 64},
+        "layers": [],
+    }
+    ecr.put_image(repositoryName=repository, imageTag=tag, imageManifest=json.dumps(manifest))
+    roles = {
+        name: _role(server, f"preflight-{name}-{number}", service, statement)
+        for name, service, statement in (
+            (
+                "execution",
+                "sagemaker.amazonaws.com",
+                {"Action": ["s3:*", "ecr:*", "logs:*"], "Resource": "*"},
+            ),
+            (
+                "scheduler",
+                "scheduler.amazonaws.com",
+                {
+                    "Action": "sagemaker:DeleteEndpoint",
+                    "Resource": "*",
+                    "Condition": {"StringEquals": {"aws:ResourceTag/peagle-sm:managed-by": "peagle-sm"}},
+                },
+            ),
+        )
+    }
+    return {
+        "name": f"preflight-{number}",
+        "model": "gpt-oss-20b",
+        "source": "container",
+        "image": f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/{repository}:{tag}",
+        "model_uri": f"s3://{bucket}/target/",
+        "head_uri": f"s3://{bucket}/head/",
+        "placement": {"instance_types": ["ml.g6.12xlarge"]},
+        "serving": {"data_parallel_size": 4},
+        "execution_role_arn": roles["execution"],
+        "scheduler_role_arn": roles["scheduler"],
+    }
+
+
+def _role(server: Server, name: str, service: str, statement: dict[str, Any]) -> str:
+    iam = server.client("iam")
+    trust = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
+    role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps({"Statement": [trust]}))
+    policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", **statement}]}
+    iam.put_role_policy(RoleName=name, PolicyName="all", PolicyDocument=json.dumps(policy))
+    return str(role["Role"]["Arn"])
+
+
+def _look(aws: Session, fields: dict[str, Any], **changes: Any) -> dict[str, Result]:
+    plan = plan_for(EndpointSpec(**{**fields, **changes}), aws)
+    found: dict[str, Result] = {}
+    for result in preflight(aws, plan):
+        found.setdefault(result.check, result)  # the worst comes first
+    return found
+
+
+def test_what_is_in_order_is_ok_and_what_cannot_be_looked_at_is_unknown(
+    aws: Session, made: dict[str, Any]
+) -> None:
+    found = _look(aws, made)
+    statuses = {check: result.status for check, result in found.items()}
+    assert {check for check, status in statuses.items() if status == "error"} == {"guard-installed"}
+    for check in (
+        "credentials",
+        "account",
+        "clock-skew",
+        "role-trust",
+        "role-rights",
+        "scheduler-role-trust",
+        "scheduler-role-rights",
+        "quota-instances",
+        "quota-all-instances",
+        "image-exists",
+        "artifacts-readable",
+        "artifacts-region",
+        "artifacts-files",
+        "name-taken",
+    ):
+        assert statuses[check] == "ok", found[check]
+    # The caller here is one whom IAM does not know; the local server has no prices.
+    assert statuses["caller-rights"] == "unknown"
+    assert statuses["price-listed"] == "unknown"
+    assert "reservation" not in statuses
+    assert "kms-key" not in statuses
+
+
+@pytest.mark.parametrize(
+    ("check", "changes", "said"),
+    [
+        (
+            "quota-instances",
+            {"placement": {"instance_types": ["ml.p6-b200.48xlarge"]}},
+            "'ml.p6-b200.48xlarge for endpoint usage' is 0; needed: 1",
+        ),
+        ("role-trust", {"execution_role_arn": f"arn:aws:iam::{ACCOUNT}:role/nobody"}, "there is no role"),
+        (
+            "artifacts-readable",
+            {"head_uri": "s3://nowhere-at-all/head/"},
+            "there is no bucket nowhere-at-all",
+        ),
+        (
+            "image-exists",
+            {"image": f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/none:0.33.0-cu130"},
+            "is not there",
+        ),
+        ("kms-key", {"security": {"kms_key_id": "alias/none"}}, "is not there"),
+        (
+            "vpc",
+            {"security": {"vpc": {"subnet_ids": ["subnet-none"], "security_group_ids": ["sg-none"]}}},
+            "not found in us-east-1: subnet-none, sg-none",
+        ),
+    ],
+)
+def test_what_would_fail_is_an_error(
+    aws: Session, made: dict[str, Any], check: str, changes: dict[str, Any], said: str
+) -> None:
+    found = _look(aws, made, **changes)[check]
+    assert found.status == "error", found
+    assert said in found.message
+    assert found.next_step
+    assert found.source
+
+
+def test_roles_that_may_too_little_and_trust_the_wrong_one(
+    server: Server, aws: Session, made: dict[str, Any]
+) -> None:
+    name = f"{made['name']}-weak"
+    weak = _role(server, name, "ec2.amazonaws.com", {"Action": "s3:GetObject", "Resource": "*"})
+    found = _look(aws, made, execution_role_arn=weak, scheduler_role_arn=weak)
+    assert "it trusts ec2.amazonaws.com" in found["role-trust"].message
+    assert "ecr:BatchGetImage" in found["role-rights"].message
+    assert "s3:GetObject" not in found["role-rights"].message
+    assert "sagemaker:DeleteEndpoint" in found["scheduler-role-rights"].message
+    assert found["role-trust"].fix == "install the guard, which makes both roles"
+
+
+def test_the_callers_rights_are_simulated_for_the_role_behind_a_session(
+    server: Server, made: dict[str, Any]
+) -> None:
+    name = f"{made['name']}-deployer"
+    statement = {"Action": ["sagemaker:*", "scheduler:*"], "Resource": "*"}
+    role = _role(server, name, "ec2.amazonaws.com", statement)
+    keys = server.client("sts").assume_role(RoleArn=role, RoleSessionName="me")["Credentials"]
+    session = AsOnAws(server.url)
+    session._session = boto3.Session(
+        keys["AccessKeyId"], keys["SecretAccessKey"], keys["SessionToken"], region_name="us-east-1"
+    )
+    found = _look(Session.from_boto3(session), made)["caller-rights"]
+    assert found.status == "error", found
+    assert f"the caller {role} may not iam:PassRole on {made['execution_role_arn']}" in found.message
+    assert "sagemaker:CreateEndpoint" not in found.message
+
+
+def test_instances_of_other_endpoints_count_and_the_own_ones_do_not(
+    server: Server, aws: Session, made: dict[str, Any]
+) -> None:
+    name = server.deploy()
+    draft = draft_of(plan_for(EndpointSpec(**{**made, "name": name}), aws))
+    quotas = WITH_SPEC["quotas"](aws, draft)
+    assert quotas.in_use["ml.g7e.2xlarge"] >= 1
+    assert quotas.own_in_use == {"ml.g7e.2xlarge": 1}
+    found = _look(aws, made, name=name)["name-taken"]
+    assert (found.status, "peagle-sm did not make it" in found.message) == ("error", True)
+    server.client("sagemaker").delete_endpoint(EndpointName=name)
+
+
+def test_a_missing_permission_is_named_and_is_no_error(server: Server, made: dict[str, Any]) -> None:
+    services = ("service-quotas", "iam", "s3", "ecr", "cloudformation")
+    session = Session.from_boto3(DenyingAll(server.url, *services))
+    found = _look(session, made)
+    expected = {
+        "quota-instances": "servicequotas:ListServiceQuotas",
+        "role-trust": "iam:GetRole",
+        "role-rights": "iam:SimulatePrincipalPolicy",
+        "artifacts-readable": "s3:ListBucket",
+        "image-exists": "ecr:BatchGetImage",
+        "guard-installed": "cloudformation:DescribeStacks",
+    }
+    for check, permission in expected.items():
+        assert (found[check].status, found[check].permission) == ("unknown", permission), found[check]
+        assert permission in found[check].next_step
+    assert not [check for check, result in found.items() if result.status == "error"]
+
+
+class DenyingAll(AsOnAws):
+    """Every call of the services that are named comes back as AWS words a missing permission."""
+
+    def __init__(self, url: str, *services: str) -> None:
+        super().__init__(url)
+        self._services = services
+
+    def client(self, service: str, **options: Any) -> Any:
+        made = super().client(service, **options)
+        if service in self._services:
+            made.meta.events.register("before-send", _denied)
+        return made
+
+
+def _denied(request: Any, **_: Any) -> Any:
+    from botocore.awsrequest import AWSResponse
+
+    if "x-amz-target" in {key.lower() for key in request.headers}:
+        text = b'{"__type": "AccessDeniedException", "message": "not authorized"}'
+    elif "Action=" in _text(request.body):
+        text = b"<ErrorResponse><Error><Code>AccessDenied</Code><Message>no</Message></Error></ErrorResponse>"
+    else:
+        text = b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>"
+
+    class Raw:
+        def stream(self, **_: Any) -> Iterator[bytes]:
+            yield text
+
+    return AWSResponse(request.url, 403, {"content-type": "text/xml"}, Raw())
+
+
+def _text(body: Any) -> str:
+    return body.decode() if isinstance(body, bytes) else str(body or "")
+
+
+def test_without_credentials_the_first_check_says_so() -> None:
+    nobody = boto3.Session(region_name="us-east-1")
+    results = preflight(Session.from_boto3(nobody), None)
+    first = results[0]
+    assert (first.check, first.status) == ("credentials", "error")
+    assert "No AWS credentials" in first.message or "no AWS credentials" in first.message
+    with pytest.raises(CredentialsError) as caught:
+        refuse_errors(results)
+    assert caught.value.exit_code == 5
+
+
+def test_an_error_refuses_with_code_3_and_a_skipped_check_does_not(
+    aws: Session, made: dict[str, Any]
+) -> None:
+    big = {
+        **made,
+        "placement": {"instance_types": ["ml.p6-b200.48xlarge"]},
+        "serving": {"data_parallel_size": 8},
+    }
+    plan = plan_for(EndpointSpec(**big), aws)
+    with pytest.raises(PreflightFailed, match=r"ml\.p6-b200\.48xlarge for endpoint usage' is 0") as caught:
+        require_preflight(aws, plan)
+    assert caught.value.exit_code == 3
+    assert "--skip-check quota-instances" in (caught.value.next_step or "")
+    results = require_preflight(aws, plan, skip=["quota-instances"])
+    (skipped,) = [each for each in results if each.status == "skipped"]
+    assert "A quota for the instance type that is too small" in skipped.message
+    assert results_data(results)
+
+
+def test_a_check_that_there_is_not_cannot_be_skipped(aws: Session) -> None:
+    with pytest.raises(SpecError, match="there is no such check"):
+        preflight(aws, None, skip=["quota"])
+
+
+def test_time_is_bounded_and_what_fails_is_unknown() -> None:
+    def hangs() -> None:
+        time.sleep(60)
+
+    def breaks() -> None:
+        raise KeyError("x")
+
+    def faults() -> None:
+        raise ServiceFault("no answer", code="NoAnswer")
+
+    facts = gather({"a": hangs, "b": breaks, "c": faults, "d": lambda: 7}, timeout_s=0.2)
+    assert facts == {
+        "a": Unknown("no answer within 0.2 s"),
+        "b": Unknown("KeyError: 'x'"),
+        "c": Unknown("no answer"),
+        "d": 7,
+    }
+
+
+def test_on_the_local_sagemaker_less_is_asked(server: Server) -> None:
+    local = make_session(local=LocalTarget.from_status(server.status.to_dict()))
+    plan = plan_for(EndpointSpec(name="local-preflight", model="tiny-code"), local)
+    assert set(readers(local, draft_of(plan))) == {
+        "identity",
+        "execution_role",
+        "scheduler_role",
+        "artifacts",
+        "taken",
+    }
+    found = {each.check: each.status for each in preflight(local, plan)}
+    assert found["artifacts-readable"] == "ok"
+    assert found["role-trust"] == "ok"
+    assert "quota-instances" not in found
+
+
+def test_every_reader_is_judged_and_every_call_has_its_permission() -> None:
+    judged = {check.reads for check in ALL_CHECKS}
+    assert set(WITH_SPEC) <= judged
+    assert all(":" in permission for permission in PERMISSIONS.values())
+
+
+def test_what_fix_would_do_is_collected(aws: Session, made: dict[str, Any]) -> None:
+    fields = {**made, "serving": {}, "execution_role_arn": f"arn:aws:iam::{ACCOUNT}:role/nobody"}
+    plan = plan_for(EndpointSpec(**fields), aws)
+    draft = draft_of(plan)
+    found = mending(preflight(aws, plan), draft)
+    assert found.fields == {"serving.data_parallel_size": 4}
+    assert found.reasons == {"serving.data_parallel_size": "gpus: run a replica on every GPU"}
+    assert found.commands == (("guard", "install"),)
+    assert own_buckets(draft) == (made["model_uri"].split("/")[2],)
+    assert (
+        own_buckets(replace(draft, model_uri="s3://jumpstart-cache-prod-us-east-1/x/", head_uri=None)) == ()
+    )

@@ -1,0 +1,159 @@
+"""`peagle-sm doctor`: look at the account, the spec and this machine before anything is created."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from peagle_sm.cli.lazy import Command
+from peagle_sm.cli.options import global_options
+from peagle_sm.cli.output import emit, note
+from peagle_sm.cli.spec_file import read_spec
+from peagle_sm.cli.state import State
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from peagle_sm.aws.session import Session
+    from peagle_sm.core.preflight import Result
+    from peagle_sm.core.records import Plan
+    from peagle_sm.core.spec import EndpointSpec
+
+_DEFAULT = Path("peagle.yaml")
+
+skip_option = click.option(
+    "--skip-check",
+    "skip",
+    metavar="ID",
+    multiple=True,
+    help="Leave a check out, and say so; may be given again. `peagle-sm checks` lists them.",
+)
+
+
+@click.command(cls=Command)
+@click.argument(
+    "spec_path", metavar="[SPEC]", required=False, type=click.Path(path_type=Path, dir_okay=False)
+)
+@click.option("--fix", is_flag=True, help="Mend what can be mended; shows what it would do, and asks.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@skip_option
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(1, 600),
+    default=30.0,
+    show_default=True,
+    help="Seconds for everything that is looked up; what takes longer is unknown.",
+)
+@global_options
+@click.pass_context
+def doctor(
+    ctx: click.Context, spec_path: Path | None, fix: bool, yes: bool, skip: tuple[str, ...], timeout_s: float
+) -> None:
+    """Check the account, the spec and this machine.
+
+    Nothing is created. SPEC is a YAML file (default: peagle.yaml where there is one; - reads stdin). Without
+    one, credentials, guard and this machine are looked at. A check is ok, warning, error, or unknown where it
+    could not look; the missing permission is then named. An error ends with exit code 3, or 5 where nobody is
+    logged in. --fix writes fields into SPEC and offers commands; what costs shows its price and asks.
+    """
+    from peagle_sm.cli.connect import open_session
+
+    state: State = ctx.obj
+    path = spec_path or (_DEFAULT if _DEFAULT.exists() else None)
+    spec = read_spec(path) if path is not None else None
+    session = open_session(state, spec.placement.region if spec else None)
+    plan = _plan(spec, session)
+    results = _look(session, plan, skip, timeout_s)
+    if fix and _mend(ctx, results, session, plan, path, yes):
+        spec = read_spec(path) if path is not None else None
+        plan = _plan(spec, session)
+        results = _look(session, plan, skip, timeout_s)
+    _show(state, results)
+
+
+def _plan(spec: EndpointSpec | None, session: Session) -> Plan | None:
+    """The plan; None without a spec, or where nobody is logged in, which a check then says."""
+    from peagle_sm.core.errors import CredentialsError
+    from peagle_sm.service import plan_for
+
+    if spec is None:
+        return None
+    try:
+        return plan_for(spec, session, account_from_spec=True)
+    except CredentialsError as error:
+        if "wanted" in error.details:  # the spec asks for another region
+            raise
+        return None
+
+
+def _look(session: Session, plan: Plan | None, skip: Sequence[str], timeout_s: float) -> tuple[Result, ...]:
+    from peagle_sm.local.machine import read_machine
+    from peagle_sm.service.preflight import preflight
+
+    return preflight(session, plan, skip=skip, timeout_s=timeout_s, more={"machine": partial(read_machine)})
+
+
+def _show(state: State, results: tuple[Result, ...]) -> None:
+    from peagle_sm.cli.preflight_text import render_results
+    from peagle_sm.core.errors import CredentialsError
+    from peagle_sm.service.preflight import PreflightFailed, refuse_errors, results_data
+
+    emit(
+        state,
+        table=lambda: render_results(results),
+        data=lambda: results_data(results),
+        names=[f"{each.status} {each.check}" for each in results],
+    )
+    try:
+        refuse_errors(results)
+    except (CredentialsError, PreflightFailed) as error:
+        # What was just shown is not told twice.
+        names = ", ".join(dict.fromkeys(each.check for each in results if each.status == "error"))
+        raise type(error)(
+            f"in error: {names}", next_step="do what is said there, and look again", details=error.details
+        ) from None
+
+
+def _mend(
+    ctx: click.Context,
+    results: tuple[Result, ...],
+    session: Session,
+    plan: Plan | None,
+    path: Path | None,
+    yes: bool,
+) -> bool:
+    """Whether anything was changed."""
+    from peagle_sm.cli.commands.guard_install import install
+    from peagle_sm.cli.confirm import confirmed
+    from peagle_sm.service.mending import mending, own_buckets
+    from peagle_sm.service.preflight import draft_of
+
+    draft = draft_of(plan) if plan is not None else None
+    found = mending(results, draft)
+    changed = False
+    if found.fields and path is not None and str(path) != "-":
+        for name, reason in found.reasons.items():
+            click.echo(f"  {name}: {found.fields[name]!r}    ({reason})", err=True)
+        if confirmed(ctx.obj, f"Write {len(found.fields)} field(s) into {path}?", yes):
+            _write(path, found.fields)
+            changed = True
+    if ("guard", "install") in found.commands:
+        click.echo("peagle-sm guard install makes the guard and both roles:", err=True)
+        ctx.invoke(install, yes=yes, model_buckets=own_buckets(draft))
+        changed = True
+    if not found.fields and not found.commands:
+        note(ctx.obj, "there is nothing that --fix can mend")
+    return changed
+
+
+def _write(path: Path, fields: dict[str, object]) -> None:
+    from peagle_sm.core.spec import parse_spec
+    from peagle_sm.core.spec_fields import write_fields
+
+    text = write_fields(path.read_text(encoding="utf-8"), fields, str(path))
+    parse_spec(text, str(path))
+    path.write_text(text, encoding="utf-8")

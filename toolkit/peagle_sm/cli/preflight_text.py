@@ -1,0 +1,73 @@
+"""The results of checks as people read them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from peagle_sm.core.preflight import Result
+
+_HEADS = {
+    "error": "Errors",
+    "warning": "Warnings",
+    "unknown": "Could not be looked at",
+    "skipped": "Skipped",
+}
+
+
+def render_results(results: Sequence[Result]) -> str:
+    """What is not well, worst first, with why and what to do; then what is well, by name."""
+    blocks = []
+    for status, title in _HEADS.items():
+        chosen = [each for each in results if each.status == status]
+        if chosen:
+            blocks.append("\n".join([title, *(line for each in chosen for line in _lines(each))]))
+    told = [each for each in results if each.status == "ok" and each.message]
+    if told:
+        blocks.append("\n".join(["Good to know", *(f"  {each.check}: {each.message}" for each in told)]))
+    good = list(dict.fromkeys(each.check for each in results if each.status == "ok" and not each.message))
+    if good:
+        blocks.append("In order\n" + _wrapped(good))
+    return "\n\n".join([*blocks, summary(results)])
+
+
+def _lines(result: Result) -> list[str]:
+    lines = [f"  {result.check}: {result.message}"]
+    if result.status in ("error", "warning"):
+        lines.append(f"    why: {result.why}")
+    if result.next_step:
+        lines.append(f"    next: {result.next_step}")
+    if result.fix:
+        lines.append(f"    --fix: {result.fix}")
+    if result.source:
+        lines.append(f"    source: {result.source}" + (f" <{result.url}>" if result.url else ""))
+    return lines
+
+
+def _wrapped(names: Sequence[str], width: int = 100) -> str:
+    lines, line = [], " "
+    for name in names:
+        if len(line) + len(name) > width:
+            lines.append(line)
+            line = " "
+        line += f" {name}"
+    return "\n".join([*lines, line])
+
+
+def summary(results: Sequence[Result]) -> str:
+    """One line with the number of checks of each kind; a check counts once, by its worst."""
+    worst: dict[str, str] = {}
+    for each in results:
+        worst.setdefault(each.check, each.status)
+    counts = Counter(worst.values())
+    words = {"error": "in error", "warning": "with warnings", "unknown": "unknown", "skipped": "skipped"}
+    parts = [f"{counts[key]} {text}" for key, text in words.items() if counts[key]]
+    return f"{len(worst)} checks: " + ", ".join([*parts, f"{counts['ok']} in order"])
+
+
+def render_deploy_notes(results: Sequence[Result]) -> str:
+    """What a deploy goes on in spite of; the findings of the plan itself stand in the plan."""
+    lines = [f"  {each.status.ljust(7)}  {each.check}: {each.message}" for each in results]
+    return "\n".join(["Preflight", *lines, "  all of it, with what to do: peagle-sm doctor"])
