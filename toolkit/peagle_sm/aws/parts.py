@@ -66,13 +66,15 @@ def said_in(
     told = choice.get("logprobs")
     logprobs = logprobs_of(told) if told else ()
     if "text" in choice:
-        return choice["text"] or "", "", (), logprobs
+        return _text(choice["text"]), "", (), logprobs
     said = choice["delta"] if "delta" in choice else choice["message"]
-    calls = said.get("tool_calls")
+    thought, calls = said.get("reasoning"), said.get("tool_calls")
+    if thought is None:
+        thought = said.get("reasoning_content")
     return (
-        said.get("content") or "",
-        said.get("reasoning") or said.get("reasoning_content") or "",
-        tool_call_parts(calls) if calls else (),
+        _text(said.get("content")),
+        "" if thought is None else _text(thought),
+        () if calls is None else tool_call_parts(calls),
         logprobs,
     )
 
