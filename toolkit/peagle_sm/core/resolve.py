@@ -248,6 +248,8 @@ class _Resolver:
             return None
         if self.spec.head_uri:
             return self.spec.head_uri
+        if self.source == "jumpstart" and self.jumpstart is None:
+            return None  # its whole spec is missing, and named
         own = self.jumpstart.draft(self.region) if self.jumpstart else None
         if own is not None and head_id in (JUMPSTART_HEAD, self.model.default_heads.get("p-eagle")):
             return own

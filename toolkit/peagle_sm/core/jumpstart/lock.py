@@ -114,9 +114,7 @@ class Lock(_Part):
 
 def dump_lock(lock: Lock) -> str:
     """Write a lock as YAML that `parse_lock` reads back."""
-    return _HEAD + yaml.safe_dump(
-        lock.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=200
-    )
+    return _HEAD + yaml.safe_dump(lock.model_dump(mode="json"), sort_keys=False, width=200)
 
 
 def parse_lock(text: str, origin: str = "peagle.lock") -> Lock:
