@@ -1,0 +1,80 @@
+"""Objects of the SDK and of this package, each made into the other; prints what came of it as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from offline import TRIED  # isort: skip
+
+import boto3
+from sagemaker.core.helper.session_helper import Session as SdkSession
+from sagemaker.core.jumpstart.configs import JumpStartConfig
+from sagemaker.core.resources import Endpoint as SdkEndpoint
+from sagemaker.core.training.configs import Compute
+from sagemaker.serve.model_builder import ModelBuilder
+
+import peagle_sm
+
+NAME = os.environ["NAME"]
+BODY = json.loads(os.environ["BODY"])
+status = json.loads(os.environ["STATUS"])
+target = peagle_sm.LocalTarget.from_status(status)
+
+
+def text_of(endpoint: peagle_sm.Endpoint) -> str:
+    with endpoint.stream(BODY) as stream:
+        return "".join(chunk.text for chunk in stream)
+
+
+found: dict[str, object] = {}
+# What follows finds its way by the objects alone, unless a line says otherwise.
+url = os.environ.pop("AWS_ENDPOINT_URL")
+os.environ.pop("AWS_ENDPOINT_URL_STS")
+
+ours = peagle_sm.make_session(local=target)
+sdk = ours.to_sagemaker()
+found["account"] = sdk.account_id()
+found["bucket"] = sdk.default_bucket()
+back = peagle_sm.make_session(sagemaker_session=sdk)
+found["local_again"] = [back.is_local, back.local_url == url]
+
+builder = ModelBuilder.from_jumpstart_config(
+    JumpStartConfig(model_id="openai-reasoning-gpt-oss-20b"),
+    compute=Compute(instance_type="ml.g7e.2xlarge", instance_count=1),
+    role_arn=status["role_arn"],
+    env_vars={"SM_VLLM_MAX_MODEL_LEN": "4096", "SM_VLLM_SEED": "7"},
+    sagemaker_session=sdk,
+)
+spec = peagle_sm.spec_from_builder(builder, name=NAME, lifecycle={"max_lifetime_hours": 2})
+found["spec"] = spec.model_dump(mode="json", exclude_defaults=True)
+found["plan"] = peagle_sm.plan(builder).names.endpoint
+
+endpoint = peagle_sm.deploy(spec, sagemaker_session=sdk, yes=True, unguarded=True)
+theirs = endpoint.to_sagemaker()
+found["theirs"] = f"{type(theirs).__module__}.{type(theirs).__name__}"
+found["theirs_status"] = theirs.endpoint_status
+answer = theirs.invoke(body=json.dumps(BODY), content_type="application/json").body.read()
+found["theirs_answered"] = bool(answer)
+found["local_from_theirs"] = peagle_sm.connect(theirs).session.is_local
+found["text"] = text_of(peagle_sm.connect(theirs))
+found["text_by_class"] = text_of(peagle_sm.Endpoint.from_sagemaker(theirs))
+found["text_by_session"] = text_of(peagle_sm.connect(NAME, sagemaker_session=sdk))
+
+# Objects that the SDK made by itself: by the environment, and by a boto3 session of one's own.
+os.environ["AWS_ENDPOINT_URL"] = url
+found["text_by_environment"] = text_of(peagle_sm.connect(SdkEndpoint.get(endpoint_name=NAME)))
+own = boto3.Session(region_name=status["region"])
+held = SdkEndpoint.get(endpoint_name=NAME, session=own, region=status["region"])
+found["own_session"] = peagle_sm.connect(held).session.to_boto3() is own
+found["own_sdk_session"] = (
+    peagle_sm.make_session(sagemaker_session=SdkSession(boto_session=own)).to_boto3() is own
+)
+builder.build()
+try:
+    peagle_sm.deploy(builder, yes=True)
+except peagle_sm.SpecError as error:
+    found["built"] = str(error)
+found["gone"] = endpoint.delete().__class__.__name__
+found["tried"] = sorted(TRIED)
+print("\n" + json.dumps(found))
