@@ -6,14 +6,13 @@ from pathlib import Path
 import click
 import pytest
 
+from peagle_sm.cli.app import ENTRIES
 from peagle_sm.cli import failure
 from peagle_sm.core.errors import BillableLeft, EndpointFailed, ServiceFault, SpecError
 from tests.cli.running import run
 
-UNKNOWN = """\
-error: No such command 'plna'. Did you mean 'plan'? Commands: init, models, schema, plan, deploy, list, \
-status, logs, invoke, openai, serve, keep, pause, resume, delete, bench, compare, tune, verify, cost, report, \
-guard, local, completion.
+UNKNOWN = f"""\
+error: No such command 'plna'. Did you mean 'plan'? Commands: {", ".join(each.name for each in ENTRIES)}.
   next: peagle-sm --help
 """
 

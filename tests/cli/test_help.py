@@ -45,6 +45,7 @@ Endpoints:
   status      Show one endpoint: state, mode, config, cost, end of life.
   logs        Print what the engine behind an endpoint wrote.
   invoke      Send one request and stream the answer.
+  chat        Talk with an endpoint.
   openai      Print the environment for any OpenAI tool.
   serve       Serve OpenAI's API on this machine for an endpoint.
   keep        Keep an endpoint for a while, idle or not, and move the end of its

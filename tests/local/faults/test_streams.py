@@ -152,7 +152,8 @@ def test_an_exception_ends_the_stream_with_its_members(kind: str, name: str, mem
     actions = struck([answer("abc")], EventStreamWire(), kind, message="m", after_events=2)
     buffer = EventStreamBuffer()
     buffer.add_data(sent(actions))
-    *before, last = buffer
+    events: list[Any] = list(buffer)
+    before, last = events[:-1], events[-1]
     assert b"".join(event.payload for event in before) == EventCount(2).split(answer("abc"))[0]
     assert last.headers[":exception-type"] == name
     assert json.loads(last.payload) == members

@@ -132,6 +132,7 @@ ENTRIES = (
     ),
     Entry("logs", f"{_COMMANDS}.logs:logs", "Print what the engine behind an endpoint wrote.", "Endpoints"),
     Entry("invoke", f"{_COMMANDS}.invoke:invoke", "Send one request and stream the answer.", "Endpoints"),
+    Entry("chat", f"{_COMMANDS}.chat:chat", "Talk with an endpoint.", "Endpoints"),
     Entry(
         "openai",
         f"{_COMMANDS}.openai_env:openai",
