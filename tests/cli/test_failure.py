@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 import pytest
 
-from peagle_sm.cli.app import ENTRIES
 from peagle_sm.cli import failure
+from peagle_sm.cli.app import ENTRIES
 from peagle_sm.core.errors import BillableLeft, EndpointFailed, ServiceFault, SpecError
 from tests.cli.running import run
 
