@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.aws.hub_errors import NEED_HUB, hub_errors
+from peagle_sm.aws.hub_errors import NEED_HUB, NO_ANSWER, hub_errors
 from peagle_sm.core.errors import NotFound, ServiceFault, SpecError
 from peagle_sm.core.heads.names import COMMIT
 from peagle_sm.core.heads.reading import Folder
 
 CHUNK_BYTES = 2**20
 ATTEMPTS = 5
-"""How often a file is taken up again without a single new byte."""
+"""How often a file is taken up again without a single new byte, and a piece asked for."""
 _PART = ".part"
 
 
@@ -104,14 +104,22 @@ class Hub:
         """The repository as a folder that is read in pieces, over the network."""
 
         def read(name: str, start: int, length: int) -> bytes:
-            if length == 0:
-                return b""
-            with self._stream(snapshot, name, f"bytes={start}-{start + length - 1}") as response:
-                body: bytes = response.read()
-            return body[start : start + length] if response.status_code == 200 else body
+            for attempt in range(ATTEMPTS if length else 0):
+                try:
+                    return self._piece(snapshot, name, start, length)
+                except ServiceFault as error:
+                    if error.code != NO_ANSWER or attempt == ATTEMPTS - 1:
+                        raise
+                    self._sleep(1.0)
+            return b""
 
         known = {file.name: file.sha256 for file in snapshot.files if file.sha256}
         return Folder(snapshot.repository, snapshot.sizes, read, known, snapshot.commit, snapshot.licence)
+
+    def _piece(self, snapshot: Snapshot, name: str, start: int, length: int) -> bytes:
+        with self._stream(snapshot, name, f"bytes={start}-{start + length - 1}") as response:
+            body: bytes = response.read()
+        return body[start : start + length] if response.status_code == 200 else body
 
     def fetch(
         self,

@@ -102,6 +102,7 @@ ENTRIES = (
     Entry(
         "models", f"{_COMMANDS}.models:models", "List the models and draft heads of the catalogue.", "Before"
     ),
+    Entry("heads", f"{_COMMANDS}.heads:heads", "List, check and stage draft heads.", "Before"),
     Entry("schema", f"{_COMMANDS}.schema:schema", "Print the JSON schema of peagle.yaml.", "Before"),
     Entry(
         "plan",

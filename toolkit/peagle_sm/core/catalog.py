@@ -58,7 +58,10 @@ class ModelEntry(_Entry):
 
 
 class HeadEntry(_Entry):
-    """A draft head for one target; ``trained_depth`` is the K it was trained for."""
+    """A draft head for one target; ``trained_depth`` is the K it was trained for.
+
+    ``revision`` is a commit on the hub; where it is None the newest is taken, and recorded.
+    """
 
     target: str
     method: Literal["eagle3", "p-eagle"]
@@ -67,6 +70,8 @@ class HeadEntry(_Entry):
     layers: int | None = None
     trained_depth: int | None = None
     weights_gb: float | None = None
+    revision: str | None = None
+    licence: str | None = None
     source: str
     date: str
 

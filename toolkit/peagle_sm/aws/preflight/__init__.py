@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from peagle_sm.aws.preflight import identity, network, quotas, reservation, roles, storage
+from peagle_sm.aws.preflight import head, identity, network, quotas, reservation, roles, storage
 from peagle_sm.aws.session import Session
 from peagle_sm.core.resolve import Draft
 
@@ -27,13 +27,14 @@ WITH_SPEC: Mapping[str, Reader] = {
     "reservation": reservation.read,
     "image": storage.image,
     "artifacts": storage.artifacts,
+    "head": head.read,
     "key": storage.key,
     "network": network.read,
     "prices": quotas.prices,
     "taken": identity.taken,
 }
 # On the local SageMaker nothing is limited, priced, or pulled from a registry, and anybody may call.
-LOCAL = frozenset({"identity", "execution_role", "scheduler_role", "artifacts", "taken"})
+LOCAL = frozenset({"identity", "execution_role", "scheduler_role", "artifacts", "head", "taken"})
 
 PERMISSIONS: Mapping[str, str] = {
     "BatchGetImage": "ecr:BatchGetImage",
@@ -68,6 +69,8 @@ def readers(session: Session, draft: Draft | None) -> dict[str, Reader]:
         chosen |= WITH_SPEC
         if draft.spec.placement.capacity_reservation_arn is None:
             del chosen["reservation"]
+        if draft.spec.head_uri is None or not draft.speculating:
+            del chosen["head"]
         if draft.spec.security.kms_key_id is None:
             del chosen["key"]
         if draft.spec.security.vpc is None:

@@ -9,6 +9,7 @@ from peagle_sm.core.checks import (
     environment,
     exposure,
     facts,
+    heads,
     image,
     jumpstart,
     lifecycle,
@@ -53,6 +54,7 @@ ALL_CHECKS: tuple[Check, ...] = (
     *money.CHECKS,
     *account.CHECKS,
     *supplies.CHECKS,
+    *heads.CHECKS,
     *machine.CHECKS,
 )
 

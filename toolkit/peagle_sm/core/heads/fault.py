@@ -100,3 +100,12 @@ def refused(place: str, faults: Sequence[HeadFault], *, shown: bool = False) -> 
         next_step=next(iter(steps), "take another head, or export it again"),
         details={"findings": [asdict(fault) for fault in faults]},
     )
+
+
+@dataclass(frozen=True)
+class HeadLook:
+    """What a look at a spec's head found: at the manifest beside it, or without one at its files."""
+
+    uri: str
+    by: Literal["manifest", "files"]
+    faults: tuple[HeadFault, ...]

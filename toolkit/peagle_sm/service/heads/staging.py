@@ -1,0 +1,305 @@
+"""stage(): fetch what is on the hub, send what the prefix lacks, verify it, and write the manifest last.
+
+Killed anywhere and run again, it goes on: a file that was fetched, or sent, with the right checksum stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from peagle_sm.aws.objects import split_uri
+from peagle_sm.aws.s3_folder import list_sizes, read_range
+from peagle_sm.aws.session import Session
+from peagle_sm.aws.uploads import (
+    PART_BYTES,
+    Digests,
+    Incomplete,
+    abort,
+    checksum_of,
+    digests,
+    incomplete_uploads,
+    put_bytes,
+    put_file,
+)
+from peagle_sm.core.errors import BillableLeft, Interrupted, PeagleError, ServiceFault
+from peagle_sm.core.heads import FileRecord
+from peagle_sm.core.heads.manifest import (
+    HEAD_FOLDER,
+    NAME,
+    HeadFacts,
+    Manifest,
+    Part,
+    parse_manifest,
+)
+from peagle_sm.core.heads.storage import usd_per_month
+from peagle_sm.service.heads.places import Place, Sources
+from peagle_sm.service.heads.planning import StagedPart, StagingPlan, strange
+
+Step = Callable[[str, str, int, int], None]
+"""Told the step ("fetch", "hash", "send" or "verify"), the file, and how many of how many bytes."""
+
+
+@dataclass(frozen=True)
+class Staged:
+    """What is in S3 now; ``sent`` counts the files that this run has put there."""
+
+    uri: str
+    manifest: Manifest
+    sent: int
+    skipped: int
+
+    @property
+    def model_uri(self) -> str | None:
+        """The target's prefix; None where a head went alone."""
+        return self.uri if self.manifest.target else None
+
+    @property
+    def head_uri(self) -> str:
+        """The head's prefix."""
+        return self.uri + (HEAD_FOLDER if self.manifest.target else "")
+
+    @property
+    def size(self) -> int:
+        """Bytes in all."""
+        return sum(file.size for file in self.manifest.files)
+
+
+@dataclass(frozen=True)
+class _Item:
+    name: str
+    path: Path
+    found: Digests
+
+
+def stage(
+    plan: StagingPlan,
+    *,
+    sources: Sources,
+    cache: Path,
+    version: str,
+    told: Step = lambda step, name, done, size: None,
+    part_bytes: int = PART_BYTES,
+) -> Staged:
+    """Carry a plan out; run again, it sends nothing that is there.
+
+    Args:
+        plan: of `plan_staging`.
+        sources: as for the plan.
+        cache: where what comes from the hub is kept, by repository and commit.
+        version: this program's, for the manifest.
+        told: hears of each step.
+        part_bytes: the size of an upload's parts (S3 takes 5 MiB and more).
+
+    Raises:
+        PlanRefused: the prefix holds something else than what is to be put there.
+        Interrupted: Ctrl-C; no incomplete upload is left, and the message says what is.
+        BillableLeft: Ctrl-C, and an incomplete upload may be left.
+        SpecError, NotFound, CredentialsError, ServiceFault: as they come; what was sent stays, for the next
+            run to go on with.
+    """
+    try:
+        return _stage(plan, sources, cache, version, told, part_bytes)
+    except KeyboardInterrupt:
+        raise _interrupted(plan, sources.session) from None
+    except PeagleError as error:
+        if _begun(plan, sources.session):
+            command = f"peagle-sm heads stage --to {plan.uri} --abort{sources.session.command_flags()}"
+            left = f"What was sent waits for the next run, and is billed; `{command}` removes it."
+            error.next_step = f"{error.next_step} {left}" if error.next_step else left
+        raise
+
+
+def abort_staging(uri: str, session: Session) -> list[Incomplete]:
+    """Have S3 forget every incomplete upload below ``uri``; say which there were.
+
+    Raises:
+        SpecError: it is no S3 URI.
+        NotFound, CredentialsError, ServiceFault: S3 refuses, or does not answer.
+    """
+    bucket, prefix = split_uri(uri if uri.endswith("/") else uri + "/")
+    found = incomplete_uploads(session, bucket, prefix)
+    for upload in found:
+        abort(session, bucket, upload)
+    return found
+
+
+def _stage(
+    plan: StagingPlan, sources: Sources, cache: Path, version: str, told: Step, part_bytes: int
+) -> Staged:
+    session = sources.session
+    bucket, prefix = split_uri(plan.uri)
+    items = [item for part in plan.parts for item in _items(part, sources, cache, told, part_bytes)]
+    missing = _missing(session, bucket, prefix, plan, items)
+    manifest = _manifest(plan, items, version)
+    _no_other_manifest(session, bucket, prefix, plan, manifest)
+    for item in missing:
+        sent = _Counter(item, told)
+        put_file(session, bucket, prefix + item.name, item.path, item.found, sent)
+    _verify(session, bucket, prefix, missing, told)
+    text = manifest.to_json().encode()
+    if (
+        not missing
+        and plan.there.get(NAME) == len(text)
+        and _manifest_there(session, bucket, prefix, len(text)) == text
+    ):
+        return Staged(plan.uri, manifest, 0, len(items))
+    put_bytes(session, bucket, prefix + NAME, text)
+    return Staged(plan.uri, manifest, len(missing), len(items) - len(missing))
+
+
+class _Counter:
+    """Adds up the bytes of one file as S3 takes them."""
+
+    def __init__(self, item: _Item, told: Step) -> None:
+        self._item, self._told, self._done = item, told, 0
+
+    def __call__(self, count: int) -> None:
+        self._done += count
+        self._told("send", self._item.name, self._done, self._item.found.size)
+
+
+def _items(part: StagedPart, sources: Sources, cache: Path, told: Step, part_bytes: int) -> list[_Item]:
+    directory = _directory(part, sources, cache, told)
+    items = []
+    for name in part.names:
+        told("hash", part.folder + name, 0, part.place.folder.sizes[name])
+        items.append(_Item(part.folder + name, directory / name, digests(directory / name, part_bytes)))
+    return items
+
+
+def _directory(part: StagedPart, sources: Sources, cache: Path, told: Step) -> Path:
+    place = part.place
+    if place.directory is not None:
+        return place.directory
+    if place.snapshot is None:
+        raise _from_s3(place)
+    directory = cache / "hub" / place.snapshot.repository.replace("/", "--") / place.snapshot.commit
+    done = 0
+
+    def got(count: int) -> None:
+        nonlocal done
+        done += count
+        told("fetch", place.name, done, part.size)
+
+    sources.hub.fetch(place.snapshot, list(part.names), directory, got)
+    return directory
+
+
+def _from_s3(place: Place) -> ServiceFault:
+    return ServiceFault(
+        f"{place.name} is in S3 already, and is not copied from there",
+        next_step=f"Name it in the spec as it is (head_uri: {place.name}), or copy it: aws s3 cp --recursive",
+    )
+
+
+def _missing(
+    session: Session, bucket: str, prefix: str, plan: StagingPlan, items: list[_Item]
+) -> list[_Item]:
+    """The items that are not there; refuses where something else is in their place."""
+    missing, strangers = [], []
+    for item in items:
+        there = checksum_of(session, bucket, prefix + item.name) if item.name in plan.there else None
+        if there is None:
+            missing.append(item)
+        elif there != (item.found.size, item.found.s3):
+            strangers.append(item.name)
+    if strangers:
+        raise strange(plan.uri, strangers)
+    return missing
+
+
+def _no_other_manifest(
+    session: Session, bucket: str, prefix: str, plan: StagingPlan, manifest: Manifest
+) -> None:
+    if NAME not in plan.there:
+        return
+    try:
+        found = parse_manifest(_manifest_there(session, bucket, prefix, plan.there[NAME]))
+    except ValueError:
+        raise strange(plan.uri, [NAME]) from None
+    # another version of this program may have staged the same files
+    if replace(found, tool_version=manifest.tool_version).files != manifest.files:
+        raise strange(plan.uri, [NAME])
+
+
+def _manifest_there(session: Session, bucket: str, prefix: str, size: int) -> bytes:
+    return read_range(session, bucket, prefix + NAME, 0, size)
+
+
+def _verify(session: Session, bucket: str, prefix: str, items: list[_Item], told: Step) -> None:
+    for item in items:
+        there = checksum_of(session, bucket, prefix + item.name)
+        if there != (item.found.size, item.found.s3):
+            raise ServiceFault(
+                f"s3://{bucket}/{prefix}{item.name} is not what was sent: found {there}, expected "
+                f"{(item.found.size, item.found.s3)}",
+                next_step="Somebody else writes there? Give another --to, and run it again.",
+            )
+        told("verify", item.name, item.found.size, item.found.size)
+
+
+def _manifest(plan: StagingPlan, items: list[_Item], version: str) -> Manifest:
+    head, target, report = plan.part("head"), plan.part("target"), plan.head
+    assert head is not None  # a staging without a head is not planned
+    facts = None
+    if report.format is not None:
+        facts = HeadFacts(
+            format=report.format,
+            method=str(report.method),
+            trained_k=report.trained_k,
+            vocab_size=int(report.vocab_size or 0),
+            target_hidden_size=int(report.target_hidden_size or 0),
+        )
+    return Manifest(
+        tool_version=version,
+        files=tuple(FileRecord(item.name, item.found.size, item.found.whole) for item in items),
+        model=(target.place.model if target else None) or head.place.model,
+        target=None if target is None else _part(target),
+        head=_part(head),
+        head_facts=facts,
+    )
+
+
+def _part(part: StagedPart) -> Part:
+    return Part(part.place.name, part.place.folder.revision, part.licence, part.folder)
+
+
+def _begun(plan: StagingPlan, session: Session) -> list[Incomplete]:
+    bucket, prefix = split_uri(plan.uri)
+    try:
+        return incomplete_uploads(session, bucket, prefix)
+    except PeagleError:
+        return []  # the first error says what is wrong
+
+
+def _interrupted(plan: StagingPlan, session: Session) -> PeagleError:
+    bucket, prefix = split_uri(plan.uri)
+    command = f"peagle-sm heads stage --to {plan.uri} --abort{session.command_flags()}"
+    try:
+        abort_staging(plan.uri, session)
+        left = incomplete_uploads(session, bucket, prefix)
+        there = {n: size for n, size in list_sizes(session, bucket, prefix).items() if n in plan.sizes}
+    except (PeagleError, KeyboardInterrupt) as error:
+        return BillableLeft(
+            f"Interrupted: incomplete uploads below {plan.uri} may be left, and are billed ({error}).",
+            next_step=command,
+            details={"resources": [plan.uri]},
+        )
+    if left:
+        return BillableLeft(
+            f"Interrupted: {len(left)} incomplete uploads below {plan.uri} are left, and are billed.",
+            next_step=command,
+            details={"resources": [f"{each.key} ({each.upload_id})" for each in left]},
+        )
+    if not there:
+        return Interrupted("Interrupted: nothing is left in S3; what was fetched stays in the cache.")
+    size = sum(there.values())
+    return Interrupted(
+        f"Interrupted: no incomplete upload is left. {len(there)} whole files ({size / 1e9:.2f} GB, "
+        f"{usd_per_month(size):.2f} USD a month) stay below {plan.uri}; the next run goes on with the "
+        "others.",
+        next_step=f"Run it again, or remove them: aws s3 rm --recursive {plan.uri}",
+        details={"resources": [plan.uri + name for name in sorted(there)]},
+    )
