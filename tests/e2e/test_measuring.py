@@ -43,8 +43,8 @@ def peagle(stack: LocalStack) -> Run:
     """Runs `peagle-sm` on that server; 0 is the exit code wanted, or one of those named."""
     port = (stack.session.local_url or "").rpartition(":")[2]
 
-    def call(*arguments: str | Path, exits: tuple[int, ...] = (0,)) -> Result:
-        result = run(*arguments, "--local-port", port, "--format", "json")
+    def call(*arguments: str | Path, exits: tuple[int, ...] = (0,), stdin: str = "") -> Result:
+        result = run(*arguments, "--local-port", port, "--format", "json", stdin=stdin)
         assert result.exit_code in exits, result.output
         return result
 
@@ -105,6 +105,26 @@ class TestThreeEngines:
             assert point.acceptance.per_step is not None
             assert point.acceptance.per_step > 1
             assert len(point.acceptance.survival) == benched.arms[0].num_speculative_tokens
+
+    def test_chat(self, peagle: Run) -> None:
+        """History goes along, acceptance comes back, and what outgrows the context is told and left out."""
+        long = "add one and two, " * 1100  # two of these are over the 8,192 tokens of the context
+        talk = peagle(
+            "chat", FAST, "--max-tokens", "16", "--temperature", "0", stdin=f"hello\n{long}\n{long}\n"
+        )
+        first, second, third = (json.loads(line) for line in talk.stdout.splitlines())
+        assert first["assistant"]
+        assert first["summary"]["acceptance_length"] > 1
+        assert first["summary"]["output_tokens"] <= 16
+        assert (first["spent_usd"], first["stand_in_weights"]) == (0, True)
+        assert (
+            second["summary"]["prompt_tokens"]
+            > first["summary"]["prompt_tokens"] + len(first["assistant"]) // 8
+        )
+        assert [turn["turns_left_out"] for turn in (first, second, third)] == [0, 0, 2]
+        assert "left out from now on" in talk.stderr
+        refused = peagle("chat", FAST, "--keep-all", stdin=f"{long * 2}\n", exits=(2,))
+        assert not json.loads(refused.stdout)["complete"]
 
     def test_bench_of_a_bare_vllm(self, stack: LocalStack, peagle: Run, folder: Path) -> None:
         urls = {engine["endpoint"]: engine["url"] for engine in stack.engines()}
