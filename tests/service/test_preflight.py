@@ -104,6 +104,7 @@ def made(server: Server) -> dict[str, Any]:
         "head_uri": f"s3://{bucket}/head/",
         "placement": {"instance_types": ["ml.g6.12xlarge"]},
         "serving": {"data_parallel_size": 4},
+        "speculation": {"mode": "none"},  # the files here are named as weights are, and hold none
         "execution_role_arn": roles["execution"],
         "scheduler_role_arn": roles["scheduler"],
     }
@@ -167,7 +168,7 @@ def test_what_is_in_order_is_ok_and_what_cannot_be_looked_at_is_unknown(
         ("role-trust", {"execution_role_arn": f"arn:aws:iam::{ACCOUNT}:role/nobody"}, "there is no role"),
         (
             "artifacts-readable",
-            {"head_uri": "s3://nowhere-at-all/head/"},
+            {"model_uri": "s3://nowhere-at-all/target/"},
             "there is no bucket nowhere-at-all",
         ),
         (

@@ -1,4 +1,4 @@
-"""`python -m peagle_sm.cli.reference [--check]`: docs/cli.md and docs/exit-codes.md from the program."""
+"""`python -m peagle_sm.cli.reference [--check]`: cli.md, exit-codes.md and checks.md in docs/."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _CLI_INTRO = """\
 Written by `python -m peagle_sm.cli.reference` from the commands' own help; a test holds the two equal.
 
 Results go to stdout, everything else to stderr. `--format json` prints one JSON document on stdout; progress,
-notes and errors are then JSON objects on stderr, one a line: `{"progress": …}`, `{"plan": …}`, `{"note": …}`,
-`{"error": {"type", "message", "next_step", "details", "exit_code"}}`. `--format quiet` prints names only.
+notes and errors are then JSON objects on stderr, one a line: `{"progress": …}`, `{"plan": …}`,
+`{"preflight": […]}`, `{"note": …}`, `{"error": {"type", "message", "next_step", "details", "exit_code"}}`.
+`--format quiet` prints names only.
 The global options of `peagle-sm` itself, the first below, stand before or after every command.
 A value comes from the flag, else the environment, else the spec, else the profile's default.
 Exit codes: [exit-codes.md](exit-codes.md).
@@ -74,7 +75,14 @@ def exit_codes_page() -> str:
     return _CODES_INTRO + "".join(f"| {code} | {meaning} |\n" for code, meaning in sorted(codes.items()))
 
 
-PAGES = {"cli.md": cli_page, "exit-codes.md": exit_codes_page}
+def _checks_page() -> str:
+    """The text of docs/checks.md."""
+    from peagle_sm.cli.checks_page import checks_page
+
+    return checks_page()
+
+
+PAGES = {"cli.md": cli_page, "exit-codes.md": exit_codes_page, "checks.md": _checks_page}
 
 
 def main(arguments: list[str], docs: Path = Path("docs")) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from peagle_sm.service.endpoint import Endpoint
 from peagle_sm.service.endpoint import connect as connect_with
 from peagle_sm.service.events import Event, Progress
 from peagle_sm.service.planning import plan_for
+from peagle_sm.service.preflight import require_preflight
 
 if TYPE_CHECKING:
     from sagemaker.core.resources import Endpoint as SageMakerEndpoint
@@ -37,6 +38,7 @@ def deploy(
     unguarded: bool = False,
     progress: Progress | None = None,
     sagemaker_session: Any = None,
+    skip_checks: Collection[str] = (),
 ) -> Endpoint:
     """Deploy a spec and return the endpoint.
 
@@ -44,7 +46,8 @@ def deploy(
     made by ``from_jumpstart_config`` and not built yet (see `spec_from_builder`).
 
     Shows the plan and asks, unless ``yes``; tells its progress on stderr, unless ``progress`` takes it.
-    Refuses where no guard is installed, unless ``unguarded``.
+    Refuses where no guard is installed, unless ``unguarded``, and where the preflight finds an error, unless
+    ``skip_checks`` has the check's id.
     ``local`` is True for the local SageMaker, its port when several run, or a LocalTarget;
     ``sagemaker_session`` is a Session of the SDK (or boto3's), used in place of profile and region. Errors as
     `peagle_sm.service.deploy`.
@@ -57,6 +60,8 @@ def deploy(
         confirm=None if yes else _ask,
         progress=progress or Tell(),
         unguarded=unguarded,
+        preflight=lambda made: require_preflight(session, made, skip=skip_checks),
+        skip_checks=skip_checks,
     )
 
 

@@ -104,9 +104,11 @@ def _preflight(state: State, session: Session, made: Plan, skip: tuple[str, ...]
 
     results = require_preflight(session, made, skip=skip)
     told = [each for each in results if each.status in ("warning", "unknown", "skipped")]
+    if not told:
+        return
     if state.format == "json":
         click.echo(to_json({"preflight": results_data(told)}, indent=None), err=True)
-    elif told:
+    else:
         note(state, render_deploy_notes(told) + "\n")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,16 +14,21 @@ from peagle_sm.cli.spec_file import read_spec, spec_argument
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
+    from peagle_sm.aws.session import Session
     from peagle_sm.core.plan import Plan
+    from peagle_sm.core.preflight import Result
 
 
 @click.command(cls=Command)
 @spec_argument
 @click.option("--dry-run", is_flag=True, help="Print the exact requests as JSON, and nothing else.")
 @click.option("--stack", is_flag=True, help="Plan for `cdk deploy`, which carries scaling and updates too.")
+@click.option(
+    "--preflight", is_flag=True, help="Also look at the account, as `deploy` does before it begins."
+)
 @global_options
 @click.pass_obj
-def plan(state: State, spec_path: Path, dry_run: bool, stack: bool) -> None:
+def plan(state: State, spec_path: Path, dry_run: bool, stack: bool, preflight: bool) -> None:
     """Show what a spec would create, and what it costs.
 
     SPEC is a YAML file (default: peagle.yaml; - reads stdin). Nothing is created. A finding of severity
@@ -36,13 +41,42 @@ def plan(state: State, spec_path: Path, dry_run: bool, stack: bool) -> None:
     spec = read_spec(spec_path)
     session = open_session(state, spec.placement.region)
     made = plan_for(spec, session, stack=stack, account_from_spec=True)
+    results = _preflight(session, made) if preflight and not made.refused else ()
     if dry_run:
         print_requests(made)
     else:
         emit(
-            state, table=lambda: render_plan(made), data=lambda: plan_data(made), names=[made.names.endpoint]
+            state,
+            table=lambda: render_plan(made) + _results_text(results),
+            data=lambda: plan_data(made) | _results_data(results),
+            names=[made.names.endpoint],
         )
     refuse_if_needed(made, shown=state.format == "table" and not dry_run)
+    if results:
+        from peagle_sm.service.preflight import refuse_errors
+
+        refuse_errors(results)
+
+
+def _preflight(session: Session, made: Plan) -> tuple[Result, ...]:
+    """What the account says; what the plan itself says stands in its findings."""
+    from peagle_sm.core.checks import SPEC_CHECKS
+    from peagle_sm.service.preflight import preflight
+
+    findings = {each.id for each in SPEC_CHECKS}
+    return tuple(each for each in preflight(session, made) if each.check not in findings)
+
+
+def _results_text(results: tuple[Result, ...]) -> str:
+    from peagle_sm.cli.preflight_text import render_results
+
+    return f"\n\n{render_results(results)}" if results else ""
+
+
+def _results_data(results: tuple[Result, ...]) -> dict[str, Any]:
+    from peagle_sm.service.preflight import results_data
+
+    return {"preflight": results_data(results)} if results else {}
 
 
 def print_requests(made: Plan) -> None:

@@ -1,0 +1,173 @@
+"""`peagle-sm checks` and `peagle-sm doctor`, and the page about them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from peagle_sm.cli.checks_page import TRAPS, checks_page
+from peagle_sm.cli.preflight_text import render_deploy_notes, render_results
+from peagle_sm.core.checks import ALL_CHECKS
+from peagle_sm.core.preflight import Result
+from tests.cli.conftest import Run
+from tests.cli.running import run
+from tests.local.serving import Server
+
+ERROR = Result(
+    "quota-instances",
+    "error",
+    "the quota is 0",
+    "A quota.",
+    "It is refused.",
+    "Ask for more.",
+    "Service Quotas",
+    "https://example.com/q",
+)
+WARNING = Result("gpus", "warning", "7 GPUs idle", "GPUs.", "Billed.", "Use them.", fix="use every GPU")
+UNKNOWN = Result("image-exists", "unknown", "denied", "An image.", "It sticks.", "Ask.", permission="ecr:X")
+SKIPPED = Result("vpc", "skipped", "skipped; it looks for this: A VPC.", "A VPC.", "No address.")
+TOLD = Result("cdk", "ok", "node is missing", "Node.", "For stacks.")
+OK = Result("credentials", "ok", "", "Nobody.", "Nothing works.")
+
+TEXT = """\
+Errors
+  quota-instances: the quota is 0
+    why: It is refused.
+    next: Ask for more.
+    source: Service Quotas <https://example.com/q>
+
+Warnings
+  gpus: 7 GPUs idle
+    why: Billed.
+    next: Use them.
+    --fix: use every GPU
+
+Could not be looked at
+  image-exists: denied
+    next: Ask.
+
+Skipped
+  vpc: skipped; it looks for this: A VPC.
+
+Good to know
+  cdk: node is missing
+
+In order
+  credentials
+
+6 checks: 1 in error, 1 with warnings, 1 unknown, 1 skipped, 2 in order"""
+
+
+def test_the_whole_result() -> None:
+    assert render_results([ERROR, WARNING, UNKNOWN, SKIPPED, TOLD, OK]) == TEXT
+
+
+def test_what_a_deploy_goes_on_in_spite_of() -> None:
+    assert render_deploy_notes([WARNING, SKIPPED]).splitlines() == [
+        "Preflight",
+        "  warning  gpus: 7 GPUs idle",
+        "  skipped  vpc: skipped; it looks for this: A VPC.",
+        "  all of it, with what to do: peagle-sm doctor",
+    ]
+
+
+def test_all_checks_as_json_with_every_field() -> None:
+    result = run("checks", "--format", "json")
+    rows = json.loads(result.stdout)
+    assert [row["id"] for row in rows] == [each.id for each in ALL_CHECKS]
+    assert len(rows) >= 30
+    for row in rows:
+        assert row["what"]
+        assert row["why"]
+        assert row["source"]
+        assert row["remedy"]
+        assert row["severity"] in ("error", "warning", "info")
+    assert run("checks", "--format", "quiet").stdout.split() == [row["id"] for row in rows]
+    assert run("checks").stdout.splitlines()[0].split() == [
+        "CHECK",
+        "AT",
+        "WORST",
+        "LOOKS",
+        "AT",
+        "FIX",
+        "WHAT",
+    ]
+
+
+def test_each_known_trap_has_its_check_or_says_where_it_is_met() -> None:
+    ids = {each.id for each in ALL_CHECKS}
+    for trap, checks, elsewhere in TRAPS:
+        assert set(checks) <= ids, trap
+        assert checks or elsewhere, trap
+
+
+def test_the_page_has_a_section_for_each_check() -> None:
+    assert re.findall(r"^### (\S+)$", checks_page(), re.MULTILINE) == [each.id for each in ALL_CHECKS]
+
+
+def test_doctor_on_the_local_sagemaker(peagle: Run, spec: Callable[..., str]) -> None:
+    path = spec("doctored", SM_VLLM_TRUST_REMOTE_CODE="true")
+    result = peagle("doctor", path)
+    assert result.exit_code == 3, result.stderr
+    assert "forbidden-flags: serving.env.SM_VLLM_TRUST_REMOTE_CODE: not allowed" in result.stdout
+    assert "in error:" in result.stderr
+    assert "forbidden-flags" in result.stderr
+    rows = {row["check"]: row for row in json.loads(peagle("doctor", path, "--format", "json").stdout)}
+    assert rows["artifacts-readable"]["status"] == "ok"
+    assert rows["python-version"]["status"] == "ok"
+    assert rows["advisories"]["expires"]
+
+
+def test_a_check_is_skipped_by_its_id_alone(peagle: Run, spec: Callable[..., str]) -> None:
+    path = spec("doctored", SM_VLLM_TRUST_REMOTE_CODE="true")
+    result = peagle(
+        "doctor",
+        path,
+        "--skip-check",
+        "forbidden-flags",
+        "--skip-check",
+        "guard-installed",
+        "--format",
+        "quiet",
+    )
+    assert "skipped forbidden-flags" in result.stdout
+    assert result.exit_code == 0, result.stdout
+    wrong = peagle("doctor", path, "--skip-check", "forbidden")
+    assert (wrong.exit_code, "there is no such check" in wrong.stderr) == (2, True)
+
+
+def test_fix_shows_asks_and_writes(peagle: Run, in_empty_folder: Path) -> None:
+    path = in_empty_folder / "fix.yaml"
+    text = "# mine\nname: fixed\nmodel: tiny-code   # small\nspeculation: {num_speculative_tokens: 13}\n"
+    path.write_text(text)
+    skipped = ("--skip-check", "guard-installed")
+    refused = peagle("doctor", str(path), "--fix", *skipped, answers="n\n")
+    assert "speculation.num_speculative_tokens: 12" in refused.stderr
+    assert "Write 1 field(s) into" in refused.stderr
+    assert path.read_text() == text
+    done = peagle("doctor", str(path), "--fix", "--yes", *skipped)
+    assert done.exit_code == 0, done.stdout
+    assert path.read_text() == text.replace("13", "12")
+
+
+def test_a_deploy_refuses_before_anything_is_made(peagle: Run, server: Server, in_empty_folder: Path) -> None:
+    path = in_empty_folder / "early.yaml"
+    path.write_text("name: early\nmodel: tiny-code\nmodel_uri: s3://no-such-bucket-here/target/\n")
+    result = peagle("deploy", str(path), "--unguarded", "--yes")
+    assert result.exit_code == 3
+    assert "artifacts-readable: model_uri: s3://no-such-bucket-here/target/" in result.stderr
+    assert "--skip-check artifacts-readable" in result.stderr
+    names = [row["ModelName"] for row in server.client("sagemaker").list_models()["Models"]]
+    assert not [name for name in names if name.startswith("early")]
+
+
+def test_plan_shows_the_preflight_when_asked(peagle: Run, spec: Callable[..., str]) -> None:
+    path = spec("planned")
+    assert "In order" not in peagle("plan", path).stdout
+    shown = peagle("plan", path, "--preflight")
+    assert "artifacts-readable" in shown.stdout
+    assert "guard-installed" in shown.stdout
+    data = json.loads(peagle("plan", path, "--preflight", "--format", "json").stdout)
+    assert {row["check"] for row in data["preflight"]} >= {"artifacts-readable", "credentials"}

@@ -1,0 +1,205 @@
+"""docs/checks.md from the registry, and which check stands for which known trap."""
+
+from __future__ import annotations
+
+from peagle_sm.core.checks import ALL_CHECKS, SPEC_CHECKS, Check
+
+# What is known to go wrong, and the checks that look for it; without a check, where else it is met.
+TRAPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("Quotes are stripped from JSON values (images 0.20.2 to 0.23.0, server v2.0)", ("json-quotes",), ""),
+    ("A % or ' ;' in a value breaks the supervisor's command line", ("supervisor-characters",), ""),
+    ("Host AMI and CUDA of the image do not match", ("host-ami", "host-ami-unknown"), ""),
+    ("The LMI image drops the draft head in silence", ("draft-dropped",), ""),
+    ("JumpStart resolves an older GPU to an LMI image", ("draft-dropped", "instance-families"), ""),
+    ("TENSOR_PARALLEL_DEGREE contradicts SM_VLLM_TENSOR_PARALLEL_SIZE", ("tensor-parallel-degree",), ""),
+    ("accept_eula is false unless set", ("licence",), ""),
+    (
+        "The SDK's list of configs names the wrong image",
+        (),
+        "The plan resolves the CreateModel request itself.",
+    ),
+    (
+        "An update rolls back and the endpoint is InService with its old config",
+        (),
+        "`deploy` and `status` compare.",
+    ),
+    (
+        "Waiters give up while billing goes on; ListEndpoints has 10 a page",
+        (),
+        "`deploy` follows without a waiter.",
+    ),
+    ("DeleteEndpoint answers and deletes nothing", (), "`delete` looks until the endpoint is gone."),
+    ("Only SM_VLLM_* is read; OPTION_* by the LMI image alone", ("environment-unread",), ""),
+    ("true and false are values to images before March 2026", ("environment-booleans",), ""),
+    ("An empty value becomes a bare flag", ("environment-empty",), ""),
+    ("An empty JSON list drops the argument", ("environment-json",), ""),
+    ("A port of one's own is appended after --port 8080", ("environment-port",), ""),
+    (
+        "The model is SM_VLLM_MODEL, else /opt/ml/model, else HF_MODEL_ID",
+        ("hub-model-id", "environment-owned"),
+        "",
+    ),
+    ("Registry accounts differ by region; the public mirror cannot be deployed", ("image-registry",), ""),
+    ("A tag that was never published", ("image-tag", "image-version", "image-exists"), ""),
+    ("SGLang and others have no P-EAGLE", ("other-engine",), ""),
+    (
+        "Environment: 100 entries, 1,024 bytes each, 32 KB in all; components 16",
+        ("environment-limits", "component-environment"),
+        "",
+    ),
+    ("Below 10k tokens of context the other head is preferred", ("head-context",), ""),
+    ("Hosting has its own list of instance types", ("instance-type", "no-gpu", "jumpstart-instance"), ""),
+    (
+        "Capacity: training plans end, and are for certain resources",
+        ("capacity-reservation", "reservation"),
+        "",
+    ),
+    (
+        "Quota `<type> for endpoint usage`: 0 in new accounts, all endpoints count",
+        ("quota-instances", "quota-all-instances"),
+        "",
+    ),
+    ("An update builds a second fleet, with its quota and price", ("second-fleet", "quota-instances"), ""),
+    ("At zero instances requests fail", ("scale-to-zero", "needs-a-stack"), ""),
+    ("EC2's price is not SageMaker's", ("price", "price-listed", "budget"), ""),
+    ("A model that fits one GPU wastes seven of eight", ("gpus",), ""),
+    ("Weights, head and KV cache must fit", ("memory", "context-length"), ""),
+    ("NVMe disks take no KMS key", ("kms-local-storage", "kms-key", "volume-key"), ""),
+    ("JumpStart's buckets need GetObject and ListBucket of the role", ("role-rights",), ""),
+    ("CloudFormation uses a stored role, and may pass few", ("stack-role",), ""),
+    ("P-EAGLE needs vLLM 0.16.0; flags need their versions", ("flag-versions", "request-metrics"), ""),
+    ("The V2 model runner has no parallel drafting", ("v2-model-runner",), ""),
+    ("KV-cache groups of gpt-oss; acceptance of Gemma under a schema, and beyond 32k", ("known-faults",), ""),
+    (
+        "num_speculative_tokens_per_batch_size is broken for P-EAGLE",
+        ("environment-owned",),
+        "The plan never sends it.",
+    ),
+    ("Security advisories: floor 0.33.0", ("advisories",), ""),
+    ("/invocations lies outside --api-key", ("api-key",), ""),
+    (
+        "Acceptance is the only witness of a head that does not work",
+        ("metrics-off",),
+        "`status` and the stack's alarm watch it.",
+    ),
+    (
+        "A head of another model, or deeper than trained, loads all the same",
+        ("head-fits", "trained-depth"),
+        "",
+    ),
+    ("Greedy answers differ between batch shapes on GPUs", (), "`verify` measures the noise floor first."),
+    (
+        "The local CPU engine samples wrongly above temperature 0 without its repair",
+        (),
+        "The engine's own plugin repairs it.",
+    ),
+    (
+        "Vendors' timeouts: 60 s for an answer, 8 minutes for a stream",
+        (),
+        "`invoke` and the readers hold to them.",
+    ),
+    ("Nobody turns a forgotten endpoint off", ("guard-installed", "guard-current"), ""),
+    (
+        "The schedule that ends the lifetime may not delete",
+        ("scheduler-role-trust", "scheduler-role-rights"),
+        "",
+    ),
+    ("A taken name, or an endpoint of somebody else", ("name-taken",), ""),
+    (
+        "Network isolation, least privilege, no secrets, no open flags",
+        ("network-isolation", "role-too-broad", "environment-secrets", "forbidden-flags"),
+        "",
+    ),
+    ("Images by digest; safetensors only", ("image-digest", "artifacts-files"), ""),
+    (
+        "Weights that are not there, or in another region",
+        ("artifacts-readable", "artifacts-region", "missing-fact"),
+        "",
+    ),
+    (
+        "Credentials, account, clock, rights of the caller and of the role",
+        ("credentials", "account", "clock-skew", "caller-rights", "role-trust", "role-rights"),
+        "",
+    ),
+    ("A VPC whose subnets are gone or full", ("vpc",), ""),
+    (
+        "This machine: Python, boto3, packages, engine, disk, memory, Node",
+        (
+            "python-version",
+            "boto3-members",
+            "local-packages",
+            "engine-environment",
+            "local-disk",
+            "local-memory",
+            "platform",
+            "cdk",
+        ),
+        "",
+    ),
+)
+
+_INTRO = """\
+# What is checked before a deploy
+
+Written by `python -m peagle_sm.cli.reference` from the registry of checks; a test holds the two equal.
+`peagle-sm checks` lists the same, `--format json` with every field.
+
+`plan` runs the checks of the spec: they need no account. `deploy` runs those and the preflight before it
+makes anything, and `peagle-sm plan --preflight` shows both. `peagle-sm doctor` runs all, this machine's too,
+and mends with `--fix` what can be mended.
+
+- **error**: it would fail, or be silently unaccelerated. Nothing is made; exit code 3, or 5 where nobody is
+  logged in.
+- **warning**: it works, and costs or risks something. An advisory says until when it is believed; afterwards
+  that it expired.
+- **unknown**: it could not be looked at: no answer in time, or a permission is missing, which is then named.
+  It refuses nothing: AWS's own registries, for one, do not always say what they hold.
+- **skipped**: `--skip-check ID`, which is told with what the check would have looked for.
+
+All look-ups run side by side and share 30 seconds (`doctor --timeout`). They only read. On the local
+SageMaker nothing is limited, priced or pulled from a registry, so less is asked.
+"""
+
+
+def checks_page() -> str:
+    """The page: a table of all, each in full, and the traps with their checks."""
+    parts = [
+        _INTRO,
+        f"## All {len(ALL_CHECKS)}\n",
+        *_table(),
+        "\n## Known traps and their checks\n",
+        *_traps(),
+    ]
+    parts += ["\n## Each in full\n", *(_full(each) for each in ALL_CHECKS)]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _table() -> list[str]:
+    rows = [
+        f"| [{each.id}](#{each.id}) | {each.severity} | {_where(each)} | {_yes(each)} | {each.what} |"
+        for each in ALL_CHECKS
+    ]
+    return ["| check | at worst | looks at | `--fix` | what |", "|---|---|---|---|---|", *rows]
+
+
+def _yes(each: Check) -> str:
+    return "yes" if each.fix else ""
+
+
+def _where(each: Check) -> str:
+    return "spec" if each in SPEC_CHECKS else "this machine" if each.reads == "machine" else "account"
+
+
+def _traps() -> list[str]:
+    rows = []
+    for trap, ids, elsewhere in TRAPS:
+        told = ", ".join(f"[{each}](#{each})" for each in ids)
+        rows.append(f"| {trap} | {'; '.join(filter(None, (told, elsewhere)))} |")
+    return ["| trap | looked for by |", "|---|---|", *rows]
+
+
+def _full(each: Check) -> str:
+    source = f"[{each.source}]({each.url})" if each.url else each.source
+    lines = [f"### {each.id}", "", each.what, "", f"- why: {each.why}", f"- to mend it: {each.remedy}"]
+    lines += [f"- `--fix`: {each.fix.what}"] if each.fix else []
+    return "\n".join([*lines, f"- source: {source}", ""])
