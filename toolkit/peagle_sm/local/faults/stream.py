@@ -7,6 +7,7 @@ out again in their order, unless the fault is that they do not.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -51,7 +52,7 @@ class Transform(Protocol):
         """Take the answer's end."""
 
 
-class _AfterEvents:
+class _AfterEvents(ABC):
     """Lets some events pass, then does `_strike` once, with what follows them or at the answer's end."""
 
     def __init__(self, strike: Strike, wire: Wire) -> None:
@@ -76,8 +77,9 @@ class _AfterEvents:
             self._struck = True
             yield from self._strike(b"")
 
+    @abstractmethod
     def _strike(self, after: bytes) -> Iterator[Action]:
-        raise NotImplementedError
+        """Do it, with what follows the events that passed; empty at the answer's end."""
 
 
 class _CutShort(_AfterEvents):
