@@ -36,6 +36,7 @@ PUBLIC = [
     "ToolCallPart",
     "Usage",
     "__version__",
+    "check_head",
     "connect",
     "deploy",
     "load_spec",

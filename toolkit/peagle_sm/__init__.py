@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         StreamTooLarge,
     )
     from peagle_sm.service.endpoint import Endpoint
+    from peagle_sm.service.heads import check_head
     from peagle_sm.service.notebook import connect, deploy, plan
 
     __version__: str
@@ -80,6 +81,7 @@ _HOME = {
     "ToolCall": "peagle_sm.aws.runtime",
     "ToolCallPart": "peagle_sm.aws.runtime",
     "Usage": "peagle_sm.aws.runtime",
+    "check_head": "peagle_sm.service.heads",
     "connect": "peagle_sm.service.notebook",
     "deploy": "peagle_sm.service.notebook",
     "load_spec": "peagle_sm.core.spec",
@@ -120,6 +122,7 @@ __all__ = [
     "ToolCallPart",
     "Usage",
     "__version__",
+    "check_head",
     "connect",
     "deploy",
     "load_spec",

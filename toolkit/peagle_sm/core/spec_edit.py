@@ -37,9 +37,9 @@ def _get(data: object, path: list[str]) -> object:
 
 
 def _scalar(value: str) -> str:
-    """A plain scalar where YAML reads it back as it is, else a quoted one."""
-    text = yaml.safe_dump({"k": value}, width=10_000, allow_unicode=True)
-    return text.removeprefix("k: ").rstrip("\n")
+    """A plain scalar where YAML reads it back as it is, within braces too, else a quoted one."""
+    text = yaml.safe_dump([value], width=10_000, allow_unicode=True, default_flow_style=True)
+    return text.rstrip("\n").removeprefix("[").removesuffix("]")
 
 
 def _set(text: str, path: list[str], value: str) -> str:
@@ -51,9 +51,7 @@ def _set(text: str, path: list[str], value: str) -> str:
         return _replace(lines, found[1], value) if found else _append(lines, [f"{path[0]}: {value}"])
     if found is None:
         return _append(lines, [f"{path[0]}:", f"  {path[1]}: {value}"])
-    if not isinstance(found[1], yaml.MappingNode):  # `speculation:` with nothing below it
-        line = found[0].start_mark.line
-        return "\n".join([*lines[: line + 1], f"  {path[1]}: {value}", *lines[line + 1 :]])
+    assert isinstance(found[1], yaml.MappingNode)  # a spec's part has fields
     inner = _child(found[1], path[1])
     if inner is not None:
         return _replace(lines, inner[1], value)
@@ -85,8 +83,7 @@ def _into(lines: list[str], node: yaml.MappingNode, key: str, value: str) -> str
         row = lines[end.line]
         inside = row[: end.column - 1].rstrip()
         comma = "" if inside.endswith(("{", ",")) else ","
-        quoted = value if value[:1] in "'\"" or not set(value) & set(",[]{}") else f"'{value}'"
-        lines[end.line] = f"{inside}{comma} {key}: {quoted}{row[end.column - 1 :]}"
+        lines[end.line] = f"{inside}{comma} {key}: {value}{row[end.column - 1 :]}"
         return "\n".join(lines)
     first, last = node.value[0][0].start_mark, node.value[-1][1]
     line = last.end_mark.line if isinstance(last, yaml.ScalarNode) else last.end_mark.line - 1

@@ -1,0 +1,165 @@
+"""`peagle-sm heads`: what is listed, what is said of a head, a staging from its plan to the spec's lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from peagle_sm.core.spec import load_spec
+from peagle_sm.local.paths import weights_dir
+from tests.cli.conftest import Run
+from tests.cli.running import run
+from tests.heads import head_config, target_config, tensors_for, write_head
+from tests.hub_server import local_hub
+from tests.local.serving import Server
+
+
+def said(result: Result, code: int = 0) -> str:
+    assert result.exit_code == code, result.output
+    return result.stdout
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    """A head that vLLM would load in silence: its map is lost."""
+    tensors = {name: each for name, each in tensors_for(head_config()).items() if name != "d2t"}
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "config.json").write_text(json.dumps(target_config()))
+    return write_head(tmp_path / "head", tensors=tensors)
+
+
+def test_the_list_of_one_models_heads() -> None:
+    assert said(run("heads", "list", "tiny-code")) == (
+        "HEAD               TARGET     MODE     TRAINED K  LAYERS  LICENCE     REVISION  WHERE\n"
+        "tiny-code-eagle3   tiny-code  eagle3           7       1  apache-2.0  -         shipped (eagle3)\n"
+        "tiny-code-p-eagle  tiny-code  p-eagle         12       2  apache-2.0  -         shipped (p-eagle)\n"
+    )
+
+
+def test_the_list_as_json_has_every_head_with_its_source() -> None:
+    rows = json.loads(said(run("heads", "list", "--format", "json")))
+    assert {row["licence"] for row in rows} == {"apache-2.0"}
+    assert all(row["source"] and row["date"] and row["trained_depth"] for row in rows)
+    assert "a model" not in said(run("heads", "list", "--format", "quiet"))
+    assert "Did you mean 'tiny-code'" in run("heads", "list", "tiny-cod").stderr
+
+
+def test_a_bad_head_is_told_whole_and_refused(bad: Path) -> None:
+    result = run("heads", "check", bad, "--target", bad.parent / "target", "--k", "5")
+    files = {name: (bad / name).stat().st_size for name in ("README.md", "config.json", "model.safetensors")}
+    text = said(result, 3)
+    lines = text.splitlines()
+    assert lines[:13] == [
+        str(bad),
+        "",
+        "  format        eagle3, LlamaForCausalLMEagle3",
+        "  method        P-EAGLE (one pass)",
+        "  layers        2",
+        "  hidden size   16, reads states of 16",
+        "  vocabulary    16 of 64",
+        "  mask token    3",
+        "  reads layers  1, 4, 6",
+        "  trained K     not known",
+        "  weights       5,520 parameters, BF16",
+        "  target        target (its config was read)",
+        "  licence       apache-2.0",
+    ]
+    assert [line.split()[0] for line in lines[15:18]] == list(files)
+    assert all(len(line.split()[-1]) == 64 for line in lines[15:18])
+    assert lines[18:] == [
+        "",
+        "error: weights-missing: d2t is missing",
+        "",
+        "info: trained-k: how many tokens it was trained to propose is not known; 5 are asked for",
+        "  next: Its card may say.",
+    ]
+    assert result.stderr == (
+        f"error: the draft head at {bad} must not be deployed: weights-missing\n"
+        "  next: take another head, or export it again\n"
+    )
+
+
+def test_a_bad_head_as_json_and_quiet(bad: Path) -> None:
+    result = run("heads", "check", bad, "--format", "json")
+    report = json.loads(said(result, 3))
+    assert (report["ok"], report["method"]) == (False, "p-eagle")
+    assert [fault["code"] for fault in report["faults"]] == ["weights-missing", "target-unknown"]
+    assert "d2t is missing" in json.loads(result.stderr)["error"]["message"]
+    assert said(run("heads", "check", bad, "--format", "quiet"), 3) == "weights-missing\n"
+
+
+def test_the_shipped_head_is_whole() -> None:
+    text = said(run("heads", "check", "tiny-code", "--k", "9"))
+    assert text.endswith("\n\nThis head may be deployed.\n")
+    assert "allowed: 1 to 12" in said(run("heads", "check", "tiny-code", "--k", "13"), 3)
+    assert "target-size" not in said(run("heads", "check", "tiny-code-eagle3", "--format", "quiet"))
+
+
+def test_what_is_nothing_of_all_that(in_empty_folder: Path) -> None:
+    result = run("heads", "check", "tiny-cod")
+    assert result.exit_code == 2
+    assert "is no folder, no s3://BUCKET/PREFIX, no OWNER/NAME on the hub" in result.stderr
+    assert "Did you mean 'tiny-code'?" in result.stderr
+
+
+def test_a_head_on_the_hub(tmp_path: Path) -> None:
+    with local_hub() as hub:
+        hub.add("owner/head", write_head(tmp_path / "origin"))
+        hub.add("owner/gated", tmp_path / "origin", gated=True, token="right")
+        environ = {"HF_ENDPOINT": hub.url, "HF_TOKEN": "wrong"}
+        report = json.loads(said(run("heads", "check", "owner/head", "--format", "json", environ=environ)))
+        refused = run("heads", "check", "owner/gated", environ=environ)
+    assert (report["revision"], report["ok"]) == ("a" * 40, True)
+    assert refused.exit_code == 5
+    assert "owner/gated is gated: its terms are to be accepted first" in refused.stderr
+    with local_hub() as closed:
+        nobody = {"HF_ENDPOINT": closed.url}
+    gone = run("heads", "check", "owner/head", environ=nobody)
+    assert gone.exit_code == 6
+    assert "the hub does not answer" in gone.stderr
+
+
+def test_from_the_plan_of_a_staging_to_the_specs_lines(
+    server: Server, peagle: Run, in_empty_folder: Path
+) -> None:
+    server.client("s3").create_bucket(Bucket="cli-heads")
+    uri = "s3://cli-heads/models/tiny-code/"
+    shown = said(peagle("heads", "stage", "tiny-code", "--to", uri, "--dry-run"))
+    assert "target  peagle-sm target" in shown
+    assert f"{uri}p-eagle/" in shown
+    shipped = [path for part in ("target", "p-eagle") for path in (weights_dir() / part).iterdir()]
+    assert f"to send: {sum(path.stat().st_size for path in shipped) / 1e6:.1f} MB" in shown
+    assert "USD a month (list price of S3 Standard in us-east-1" in shown
+    assert server.client("s3").list_objects_v2(Bucket="cli-heads").get("Contents", []) == []
+    assert peagle("heads", "stage", "tiny-code", "--to", uri).exit_code == 2  # nobody to ask
+    spec = in_empty_folder / "peagle.yaml"
+    spec.write_text("name: demo\nmodel: tiny-code  # small\n")
+    done = said(peagle("heads", "stage", "tiny-code", "--to", uri, "--yes", "--write", str(spec)))
+    assert done.endswith(
+        f"\nsource: container\nmodel_uri: {uri}\nhead_uri: {uri}p-eagle/\n"
+        "speculation:\n  mode: p-eagle\n  draft_head: tiny-code-p-eagle\n"
+    )
+    assert done.startswith("10 files sent, 0 were there; every checksum is as it should be\n")
+    written = load_spec(spec)
+    assert (written.model_uri, written.head_uri) == (uri, f"{uri}p-eagle/")
+    assert "# small" in spec.read_text()
+    again = json.loads(said(peagle("heads", "stage", "tiny-code", "--to", uri, "--yes", "--format", "json")))
+    assert (again["sent"], again["skipped"]) == (0, 10)
+    assert again["manifest"]["head_facts"]["trained_k"] == 12
+    assert said(peagle("heads", "check", f"{uri}p-eagle/", "--target", "tiny-code", "--k", "12"))
+
+
+def test_abort_names_what_it_removed(server: Server, peagle: Run) -> None:
+    s3 = server.client("s3")
+    s3.create_bucket(Bucket="cli-abort")
+    s3.create_multipart_upload(Bucket="cli-abort", Key="x/model.safetensors")
+    assert said(peagle("heads", "stage", "--to", "s3://cli-abort/x/", "--abort")) == (
+        "aborted: x/model.safetensors\n"
+    )
+    assert said(peagle("heads", "stage", "--to", "s3://cli-abort/x/", "--abort")) == (
+        "no incomplete upload below s3://cli-abort/x/\n"
+    )
+    assert "WHAT is missing" in peagle("heads", "stage", "--to", "s3://cli-abort/x/").stderr
