@@ -33,6 +33,7 @@ Usage: peagle-sm [OPTIONS] COMMAND [ARGS]...
 Before:
   init        Write a commented peagle.yaml for a model.
   models      List the models and draft heads of the catalogue.
+  heads       List, check and stage draft heads.
   schema      Print the JSON schema of peagle.yaml.
   plan        Show what a spec would create, and what it costs.
   lock        Write down what JumpStart resolves a spec to; check or upgrade it.
