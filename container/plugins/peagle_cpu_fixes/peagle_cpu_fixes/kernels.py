@@ -1,0 +1,84 @@
+"""The small kernels around the layers, called without what a CPU does not need.
+
+Each function computes what the one does whose place it takes. docs/engine.md says what they are worth.
+"""
+
+from typing import Any
+
+import torch
+import vllm._custom_ops as custom_ops
+import vllm.v1.spec_decode.llm_base_proposer as proposer
+from vllm.v1.utils import CpuGpuBuffer
+
+_packed_linear = custom_ops.weight_packed_linear_cpu
+_onednn_linear = custom_ops.onednn_mm
+_greedy = proposer.SpecDecodeBaseProposer._greedy_sample
+_copy_to_gpu = CpuGpuBuffer.copy_to_gpu
+
+
+def packed_linear(x: torch.Tensor, weight: torch.Tensor, n: int, bias: torch.Tensor | None) -> torch.Tensor:
+    """Multiply bfloat16 (``weight_packed_linear_cpu``), without reshaping what is a matrix already."""
+    if x.dim() != 2:
+        return _packed_linear(x, weight, n, bias)
+    out = x.new_empty((x.size(0), n))
+    torch.ops._C.weight_packed_linear(out, x, weight, bias, True)
+    return out
+
+
+def onednn_linear(handler: Any, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """Multiply float32 (``onednn_mm``), without reshaping what is a matrix already."""
+    if x.dim() != 2:
+        return _onednn_linear(handler, x, bias)
+    out = x.new_empty((x.size(0), handler.n))
+    torch.ops._C.onednn_mm(out, x, bias, handler.handler_tensor)
+    return out
+
+
+def next_slots(
+    positions_1d: torch.Tensor,
+    block_table_tensor: torch.Tensor,
+    seq_lens: torch.Tensor,
+    block_size: int,
+    max_model_len: int,
+    out_clamped_positions: torch.Tensor,
+    out_slot_mapping: torch.Tensor,
+    input_batch_size: int | None = None,
+) -> None:
+    """Move to the next drafted token, ``eagle_step_update_slot_mapping_and_metadata``.
+
+    vLLM finds the arguments of a Triton kernel by their names and checks them against those of its
+    replacement, which takes ten times longer than the replacement. EAGLE-3 pays it in each pass but one.
+    """
+    torch.ops._C.eagle_step_slot_mapping_metadata_kernel_impl(
+        positions_1d,
+        block_table_tensor,
+        seq_lens,
+        out_clamped_positions,
+        out_slot_mapping,
+        block_size,
+        max_model_len,
+        proposer.PADDING_SLOT_ID,
+    )
+
+
+def greedy(self: Any, hidden_states: torch.Tensor) -> torch.Tensor:
+    """Choose drafts by the kernel that vLLM's sampler uses on a CPU; of equals the first, like argmax."""
+    if self.use_local_argmax_reduction or self.use_heterogeneous_vocab:
+        return _greedy(self, hidden_states)
+    return torch.ops._C.greedy_argmax(self.model.compute_logits(hidden_states).float())
+
+
+def copy_to_gpu(self: Any, n: int | None = None) -> torch.Tensor:
+    """Copy a buffer to the device, which on a CPU was a copy onto itself, ten times a step."""
+    if self.gpu is not self.cpu:
+        return _copy_to_gpu(self, n)
+    return self.gpu if n is None else self.gpu[:n]
+
+
+def install() -> None:
+    """Put each in the place of vLLM's own."""
+    custom_ops.weight_packed_linear_cpu = packed_linear
+    custom_ops.onednn_mm = onednn_linear
+    proposer.eagle_step_update_slot_mapping_and_metadata = next_slots
+    proposer.SpecDecodeBaseProposer._greedy_sample = greedy
+    CpuGpuBuffer.copy_to_gpu = copy_to_gpu

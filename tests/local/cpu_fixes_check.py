@@ -1,0 +1,189 @@
+"""Run by the engine's Python: what the plugin peagle_cpu_fixes changed, against vLLM's own. Prints one JSON.
+
+In one process, since importing vLLM takes longer than everything else here: each engine answers with the
+straight layers, then vLLM's own are put back in the same engine, and it answers again.
+"""
+
+import gc
+import json
+import os
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+os.environ.update(
+    VLLM_ENABLE_V1_MULTIPROCESSING="0",
+    VLLM_CPU_OMP_THREADS_BIND="nobind",
+    VLLM_HOST_IP="127.0.0.1",
+    VLLM_LOGGING_LEVEL="ERROR",
+    VLLM_NO_USAGE_STATS="1",
+    HF_HUB_OFFLINE="1",
+    OMP_NUM_THREADS="1",
+)
+
+import torch
+from vllm import LLM, SamplingParams, ir
+
+NAMES = [
+    "total",
+    "median",
+    "merge",
+    "parse",
+    "split",
+    "count",
+    "rotate",
+    "invert",
+    "find",
+    "sort",
+    "join",
+    "sum",
+]
+PROMPTS = [f"def {name}({argument}):\n    " for name in NAMES for argument in ("values", "text, width")]
+
+
+def start(weights: str, head: str) -> LLM:
+    speculation = {
+        "method": "eagle3",
+        "model": f"{weights}/{head}",
+        "num_speculative_tokens": 5,
+        "parallel_drafting": head == "p-eagle",
+    }
+    return LLM(
+        model=f"{weights}/target",
+        dtype="float32",
+        enforce_eager=True,
+        max_model_len=256,
+        max_num_seqs=8,
+        seed=0,
+        disable_log_stats=False,
+        enable_prefix_caching=False,
+        kv_cache_memory_bytes=64 << 20,
+        speculative_config=speculation,
+    )
+
+
+def answers(llm: LLM) -> tuple[list[list[int]], dict[str, int]]:
+    """The greedy tokens, alone and in batches, and what the engine counted of drafts meanwhile."""
+    before = counters(llm)
+    params = SamplingParams(temperature=0, max_tokens=32, ignore_eos=True)
+    found = llm.generate(PROMPTS, params, use_tqdm=False)
+    found += [llm.generate([prompt], params, use_tqdm=False)[0] for prompt in PROMPTS[:4]]
+    after = counters(llm)
+    return [list(one.outputs[0].token_ids) for one in found], {
+        name: after[name] - before[name] for name in after
+    }
+
+
+def counters(llm: LLM) -> dict[str, int]:
+    return {m.name: m.value for m in llm.get_metrics() if "spec_decode" in m.name and hasattr(m, "value")}
+
+
+def modules(llm: LLM) -> list[torch.nn.Module]:
+    runner = llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker.model_runner
+    return [*runner.model.modules(), *runner.drafter.model.modules()]
+
+
+def try_out(llm: LLM) -> dict[str, Any]:
+    straight = [module for module in modules(llm) if "forward" in vars(module)]
+    tokens, drafts = answers(llm)
+    for module in straight:
+        del module.forward
+    stock_tokens, stock_drafts = answers(llm)
+    return {
+        "layers": sum(type(module).__name__ == "LlamaDecoderLayer" for module in modules(llm)),
+        "straight": sum(type(module).__name__ == "LlamaDecoderLayer" for module in straight),
+        "same tokens": tokens == stock_tokens,
+        "same drafts": drafts == stock_drafts,
+        "drafts": drafts["vllm:spec_decode_num_drafts"],
+    }
+
+
+def compare_kernels() -> dict[str, bool]:
+    """Each small function against the one whose place it took, bit for bit."""
+    from peagle_cpu_fixes import kernels, layers  # type: ignore[import-not-found]  # in the engine's environment
+
+    torch.manual_seed(0)
+    return {
+        "norms": all(same_norms(layers, dtype) for dtype in (torch.float32, torch.bfloat16)),
+        "argmax": same_argmax(kernels),
+        "slots": same_slots(kernels),
+        "products": same_products(kernels),
+        "buffers": same_buffers(kernels),
+    }
+
+
+def same_norms(layers: Any, dtype: torch.dtype) -> bool:
+    x, residual = torch.randn(2, 64, 256).mul(3).to(dtype)
+    weight = torch.rand(256).add(0.5).to(dtype)
+    norm, add_norm = layers.norms(SimpleNamespace(weight=torch.nn.Parameter(weight), variance_epsilon=1e-5))
+    given = x.clone(), residual.clone()
+    ours = [norm(x), *add_norm(x, residual)]
+    theirs = [ir.ops.rms_norm.impls["native"].impl_fn(x, weight, 1e-5)]
+    theirs += ir.ops.fused_add_rms_norm.impls["native"].impl_fn(x, residual, weight, 1e-5)
+    untouched = torch.equal(x, given[0]) and torch.equal(residual, given[1])
+    return untouched and all(map(torch.equal, ours, theirs))
+
+
+def same_argmax(kernels: Any) -> bool:
+    for dtype in (torch.float32, torch.bfloat16):
+        # Rounded, so that the largest occurs more than once.
+        logits = torch.randn(64, 2048).mul(2).round().to(dtype)
+        drafter = SimpleNamespace(
+            use_local_argmax_reduction=False,
+            use_heterogeneous_vocab=False,
+            model=SimpleNamespace(compute_logits=lambda states: states),
+        )
+        if not torch.equal(kernels.greedy(drafter, logits), logits.argmax(-1)):
+            return False
+    return True
+
+
+def same_slots(kernels: Any) -> bool:
+    from vllm.v1.spec_decode.utils import eagle_step_update_slot_mapping_and_metadata as stock
+
+    results = []
+    for move in (stock, kernels.next_slots):
+        positions, lengths = torch.tensor([3, 40, 255]), torch.tensor([4, 41, 256], dtype=torch.int32)
+        table = torch.arange(24, dtype=torch.int32).view(3, 8)
+        clamped, slots = torch.zeros(3, dtype=torch.int64), torch.zeros(3, dtype=torch.int64)
+        move(positions, table, lengths, 32, 256, clamped, slots, 3)
+        results.append(torch.stack([lengths.long(), clamped, slots]))
+    return torch.equal(*results)
+
+
+def same_products(kernels: Any) -> bool:
+    import vllm._custom_ops as custom_ops
+
+    handler = custom_ops.create_onednn_mm(torch.randn(96, 64).t(), 32)
+    x, bias = torch.randn(5, 64), torch.randn(96)
+    same = torch.equal(kernels.onednn_linear(handler, x, bias), kernels._onednn_linear(handler, x, bias))
+    stacked = kernels.onednn_linear(handler, x.view(1, 5, 64), None)
+    return same and torch.equal(stacked[0], kernels.onednn_linear(handler, x, None))
+
+
+def same_buffers(kernels: Any) -> bool:
+    cpu, gpu = torch.arange(4), torch.zeros(4, dtype=torch.int64)
+    one, two = SimpleNamespace(cpu=cpu, gpu=cpu), SimpleNamespace(cpu=cpu, gpu=gpu)
+    alike = torch.equal(kernels.copy_to_gpu(one, 2), cpu[:2]) and kernels.copy_to_gpu(one) is cpu
+    return (
+        alike
+        and torch.equal(kernels.copy_to_gpu(two, 3), cpu[:3])
+        and torch.equal(gpu, torch.tensor([0, 1, 2, 0]))
+    )
+
+
+def main(weights: str) -> None:
+    report: dict[str, Any] = {}
+    for head in ("p-eagle", "eagle3"):
+        llm = start(weights, head)
+        report[head] = try_out(llm)
+        llm.llm_engine.engine_core.shutdown()
+        # A late end of one would take the process groups of the next with it.
+        del llm
+        gc.collect()
+    report["kernels"] = compare_kernels()
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
