@@ -169,7 +169,7 @@ class EngineLauncher:
         self._container = container or container_dir()
 
     async def launch(self, request: EngineRequest, on_line: OnLine) -> EngineProcess:
-        """Fetch the model's data and start the process, which answers pings some 15 seconds later.
+        """Fetch the model's data and start the process, which answers pings some 10 seconds later.
 
         Args:
             request: what to run.

@@ -26,6 +26,8 @@ ENGINE_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",  # with more, engines that share few cores take 5 to 10 times longer a step
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # bound threads of two engines would share one core
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the worker lives in the engine core: one process less
+    # The engine core imports nothing a second time; needs the plugin peagle_cpu_fixes, else it is a spawn.
+    "VLLM_WORKER_MULTIPROC_METHOD": "fork",
     "VLLM_HOST_IP": "127.0.0.1",  # also the engine's inner sockets stay on loopback
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
