@@ -43,7 +43,7 @@ class AsOnAws:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._session = boto3.Session("local", "local", region_name=self.region_name)
+        self._session: Any = boto3.Session("local", "local", region_name=self.region_name)
 
     def client(self, service: str, **options: Any) -> Any:
         return self._session.client(service, **{"endpoint_url": self._url, **options})
@@ -270,7 +270,7 @@ class DenyingAll(AsOnAws):
 
 
 def _denied(request: Any, **_: Any) -> Any:
-    from botocore.awsrequest import AWSResponse
+    from botocore.awsrequest import AWSResponse, HeadersDict
 
     if "x-amz-target" in {key.lower() for key in request.headers}:
         text = b'{"__type": "AccessDeniedException", "message": "not authorized"}'
@@ -283,7 +283,8 @@ def _denied(request: Any, **_: Any) -> Any:
         def stream(self, **_: Any) -> Iterator[bytes]:
             yield text
 
-    return AWSResponse(request.url, 403, {"content-type": "text/xml"}, Raw())
+    headers: Any = HeadersDict({"content-type": "text/xml"})
+    return AWSResponse(request.url, 403, headers, Raw())
 
 
 def _text(body: Any) -> str:

@@ -94,6 +94,7 @@ def _insert(lines: list[str], node: yaml.MappingNode, path: Sequence[str], value
 def _last_row(node: yaml.Node) -> int:
     if isinstance(node, yaml.ScalarNode):
         return int(node.end_mark.line) - (1 if node.style in ("|", ">") else 0)
+    assert isinstance(node, yaml.CollectionNode)
     if node.flow_style or not node.value:
         return int(node.end_mark.line)
     last = node.value[-1]

@@ -62,7 +62,7 @@ def _missing_members() -> Iterator[str]:
     model = Session().get_service_model("sagemaker")
     known = set(model.shape_names)
     for shape, members in MEMBERS.items():
-        have = model.shape_for(shape).members if shape in known else {}
+        have = getattr(model.shape_for(shape), "members", {}) if shape in known else {}
         yield from (f"{shape}.{member}" for member in members if member not in have)
 
 

@@ -1,0 +1,121 @@
+"""The simulation of policies, decision by decision, and over HTTP."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peagle_sm.local.policies import Decision, decide
+from tests.local.serving import Server
+
+ROLE = "arn:aws:iam::123456789012:role/simulated"
+PASS = {"Effect": "Allow", "Action": "iam:PassRole", "Resource": ROLE}
+TO_SAGEMAKER = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
+
+
+def _policy(*statements: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"Version": "2012-10-17", "Statement": list(statements)}]
+
+
+@pytest.mark.parametrize(
+    ("statement", "action", "resource", "context", "decision"),
+    [
+        ({"Effect": "Allow", "Action": "s3:Get*", "Resource": "*"}, "s3:GetObject", "a", {}, "allowed"),
+        ({"Effect": "Allow", "Action": "S3:getobject", "Resource": "*"}, "s3:GetObject", "a", {}, "allowed"),
+        ({"Effect": "Allow", "Action": "s3:*", "Resource": "b/*"}, "s3:GetObject", "a/x", {}, "implicitDeny"),
+        ({"Effect": "Allow", "Action": "s3:*", "Resource": "A"}, "s3:GetObject", "a", {}, "implicitDeny"),
+        ({"Effect": "Allow", "NotAction": "iam:*", "Resource": "*"}, "s3:GetObject", "a", {}, "allowed"),
+        ({"Effect": "Allow", "NotAction": "s3:*", "Resource": "*"}, "s3:GetObject", "a", {}, "implicitDeny"),
+        ({**PASS, "Condition": TO_SAGEMAKER}, "iam:PassRole", ROLE, {}, "implicitDeny"),
+        (
+            {**PASS, "Condition": TO_SAGEMAKER},
+            "iam:PassRole",
+            ROLE,
+            {"iam:PassedToService": "sagemaker.amazonaws.com"},
+            "allowed",
+        ),
+        (
+            {**PASS, "Condition": TO_SAGEMAKER},
+            "iam:PassRole",
+            ROLE,
+            {"iam:PassedToService": "ec2.amazonaws.com"},
+            "implicitDeny",
+        ),
+        (
+            {**PASS, "Condition": {"StringLikeIfExists": {"iam:PassedToService": "sage*"}}},
+            "iam:PassRole",
+            ROLE,
+            {},
+            "allowed",
+        ),
+    ],
+)
+def test_a_statement_allows_or_does_not(
+    statement: dict[str, Any], action: str, resource: str, context: dict[str, str], decision: str
+) -> None:
+    assert decide(_policy(statement), action, resource, context).decision == decision
+
+
+def test_a_deny_goes_before_every_allow_and_a_missing_value_is_named() -> None:
+    every = {"Effect": "Allow", "Action": "*", "Resource": "*"}
+    deny = {"Effect": "Deny", "Action": "s3:*", "Resource": "*"}
+    assert decide(_policy(every, deny), "s3:GetObject", "a", {}) == Decision("explicitDeny")
+    conditional = {**PASS, "Condition": TO_SAGEMAKER}
+    assert decide(_policy(conditional), "iam:PassRole", ROLE, {}) == Decision(
+        "implicitDeny", ("iam:PassedToService",)
+    )
+
+
+@given(st.lists(st.sampled_from(["s3:GetObject", "s3:*", "ecr:*"]), min_size=1))
+def test_what_is_not_allowed_anywhere_is_denied(actions: list[str]) -> None:
+    policy = _policy({"Effect": "Allow", "Action": actions, "Resource": "*"})
+    assert decide(policy, "iam:PassRole", ROLE, {}).decision == "implicitDeny"
+    assert (decide(policy, "s3:GetObject", "a", {}).decision == "allowed") == any(
+        each.startswith("s3") for each in actions
+    )
+
+
+def test_a_principal_is_simulated_over_http(server: Server) -> None:
+    iam = server.client("iam")
+    trust = json.dumps({"Statement": [{"Effect": "Allow", "Principal": "*", "Action": "sts:AssumeRole"}]})
+    arn = iam.create_role(RoleName="simulated-over-http", AssumeRolePolicyDocument=trust)["Role"]["Arn"]
+    policy = json.dumps(_policy({"Effect": "Allow", "Action": "s3:*", "Resource": "arn:aws:s3:::mine/*"})[0])
+    made = iam.create_policy(PolicyName="simulated-over-http", PolicyDocument=policy)["Policy"]["Arn"]
+    iam.attach_role_policy(RoleName="simulated-over-http", PolicyArn=made)
+    answer = iam.simulate_principal_policy(
+        PolicySourceArn=arn,
+        ActionNames=["s3:GetObject", "s3:PutObject"],
+        ResourceArns=["arn:aws:s3:::mine/x", "arn:aws:s3:::theirs/x"],
+    )
+    assert [row["EvalDecision"] for row in answer["EvaluationResults"]] == [
+        "allowed",
+        "implicitDeny",
+        "allowed",
+        "implicitDeny",
+    ]
+    with pytest.raises(ClientError, match="cannot be found") as caught:
+        iam.simulate_principal_policy(PolicySourceArn=f"{arn}-none", ActionNames=["s3:GetObject"])
+    assert caught.value.response["Error"]["Code"] == "NoSuchEntity"
+
+
+def test_quotas_of_a_new_account(server: Server) -> None:
+    quotas = server.client("service-quotas")
+    pages = quotas.get_paginator("list_service_quotas").paginate(ServiceCode="sagemaker")
+    read = list(pages)
+    assert len(read) > 1
+    found = {row["QuotaName"]: row for page in read for row in page["Quotas"]}
+    assert found["ml.p6-b200.48xlarge for endpoint usage"]["Value"] == 0
+    assert found["ml.g5.xlarge for endpoint usage"]["Value"] > 0
+    assert found["Number of instances across active endpoints"]["Value"] > 0
+    code = found["ml.g5.xlarge for endpoint usage"]["QuotaCode"]
+    one = quotas.get_service_quota(ServiceCode="sagemaker", QuotaCode=code)["Quota"]
+    assert one["QuotaName"] == "ml.g5.xlarge for endpoint usage"
+    with pytest.raises(ClientError) as caught:
+        quotas.get_service_quota(ServiceCode="sagemaker", QuotaCode="L-NONE")
+    assert caught.value.response["Error"]["Code"] == "NoSuchResourceException"
+    assert quotas.list_aws_default_service_quotas(ServiceCode="vpc")["Quotas"]
