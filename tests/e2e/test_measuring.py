@@ -61,9 +61,19 @@ def unfair() -> EndpointSpec:
     return EndpointSpec(**{**told, "name": UNFAIR, "serving": ServingSpec(env={"VLLM_PLUGINS": "none"})})
 
 
+def staged(stack: LocalStack, peagle: Run) -> EndpointSpec:
+    """P-EAGLE from a prefix of one's own: target and head under it, put there by `heads stage`."""
+    stack.session.client("s3").create_bucket(Bucket="mine")
+    to = ("--to", "s3://mine/models/tiny-code/", "--yes")
+    fields = json.loads(peagle("heads", "stage", "tiny-code", *to).stdout)["spec"]
+    addresses = {name: fields[name] for name in ("model_uri", "head_uri")}
+    return EndpointSpec(**{**spec_of("p-eagle").model_dump(exclude_unset=True), **addresses})
+
+
 @pytest.fixture(scope="class")
-def engines(stack: LocalStack) -> Iterator[None]:
-    endpoints = stack.deploy({PLAIN: spec_of("none"), FAST: spec_of("p-eagle"), UNFAIR: unfair()})
+def engines(stack: LocalStack, peagle: Run) -> Iterator[None]:
+    fast = staged(stack, peagle)
+    endpoints = stack.deploy({PLAIN: spec_of("none"), FAST: fast, UNFAIR: unfair()})
     yield
     stack.delete(list(endpoints))
 
