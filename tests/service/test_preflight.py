@@ -207,6 +207,17 @@ def test_roles_that_may_too_little_and_trust_the_wrong_one(
     assert found["role-trust"].fix == "install the guard, which makes both roles"
 
 
+def test_weights_that_the_role_cannot_decrypt(server: Server, aws: Session, made: dict[str, Any]) -> None:
+    key = server.client("kms").create_key()["KeyMetadata"]["Arn"]
+    bucket = made["model_uri"].split("/")[2]
+    server.client("s3").put_object(
+        Bucket=bucket, Key="locked/config.json", Body=b"{}", ServerSideEncryption="aws:kms", SSEKMSKeyId=key
+    )
+    found = _look(aws, made, model_uri=f"s3://{bucket}/locked/")["artifacts-kms"]
+    assert (found.status, key in found.message) == ("warning", True), found
+    assert _look(aws, made)["artifacts-kms"].status == "ok"
+
+
 def test_the_callers_rights_are_simulated_for_the_role_behind_a_session(
     server: Server, made: dict[str, Any]
 ) -> None:

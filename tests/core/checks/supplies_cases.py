@@ -8,11 +8,13 @@ from peagle_sm.core.preflight_facts import (
     Artifacts,
     EcrImage,
     Key,
+    KeyRights,
     Network,
     Prefix,
     Price,
     Quotas,
     Reservation,
+    Rights,
 )
 from tests.core.checks.cases import Case
 from tests.core.support import CONTAINER, GPT, NOW, STACK
@@ -170,6 +172,14 @@ CASES = [
         said="files that can run code: modeling.py",
     ),
     Case("artifacts-files", CONTAINER, fact=_BOTH),
+    Case(
+        "artifacts-kms",
+        CONTAINER,
+        fact=KeyRights(("arn:k",), Rights("r", (), ("kms:Decrypt on arn:k",))),
+        severity="warning",
+        said="encrypted by arn:k; the role may not kms:Decrypt on arn:k",
+    ),
+    Case("artifacts-kms", CONTAINER, fact=KeyRights((), Rights("r"))),
     Case("kms-key", CONTAINER, _KEY, fact=Key("alias/mine"), severity="error", said="is not there"),
     Case(
         "kms-key", CONTAINER, _KEY, fact=Key("alias/mine", "Disabled"), severity="error", said="is Disabled"

@@ -31,6 +31,14 @@ class Rights:
 
 
 @dataclass(frozen=True)
+class KeyRights:
+    """What the containers' role may do with the keys by which the artifacts are encrypted."""
+
+    keys: tuple[str, ...]
+    rights: Rights
+
+
+@dataclass(frozen=True)
 class Role:
     """A role as IAM has it; ``exists`` False leaves the rest empty. ``policies`` are the names attached."""
 
@@ -62,7 +70,6 @@ class Prefix:
     keys: Mapping[str, int] = field(default_factory=dict)
     more: bool = False
     region: str | None = None
-    kms_key: str | None = None
     problem: str | None = None
 
 

@@ -21,6 +21,7 @@ WITH_SPEC: Mapping[str, Reader] = {
     "caller_rights": roles.caller_rights,
     "execution_role": roles.execution_role,
     "execution_rights": roles.execution_rights,
+    "key_rights": roles.key_rights,
     "scheduler_role": roles.scheduler_role,
     "scheduler_rights": roles.scheduler_rights,
     "quotas": quotas.read,

@@ -7,11 +7,12 @@ from typing import Any
 
 from peagle_sm.aws.errors import aws_errors
 from peagle_sm.aws.objects import split_uri
+from peagle_sm.aws.preflight.storage import kms_keys
 from peagle_sm.aws.session import Session
 from peagle_sm.core.checks.image import registry_of
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault
 from peagle_sm.core.payloads import names_for, partition, schedule_name, spec_hash
-from peagle_sm.core.preflight_facts import Rights, Role
+from peagle_sm.core.preflight_facts import KeyRights, Rights, Role
 from peagle_sm.core.resolve import Draft
 
 _ALLOWED = "allowed"
@@ -76,6 +77,14 @@ def execution_rights(session: Session, draft: Draft | None) -> Rights:
     """Simulate what the containers' role needs: image, weights, keys, logs."""
     assert draft is not None
     return simulate(session, draft.role_arn or "", _container_calls(draft))
+
+
+def key_rights(session: Session, draft: Draft | None) -> KeyRights:
+    """Look by which keys the artifacts are encrypted, and simulate kms:Decrypt with each."""
+    assert draft is not None
+    keys = kms_keys(session, draft)
+    questions = [(("kms:Decrypt",), key, {}) for key in keys]
+    return KeyRights(keys, simulate(session, draft.role_arn or "", questions))
 
 
 def scheduler_rights(session: Session, draft: Draft | None) -> Rights:

@@ -87,6 +87,29 @@ def _prefix(session: Session, uri: str) -> Prefix:
     )
 
 
+def kms_keys(session: Session, draft: Draft) -> tuple[str, ...]:
+    """Return the ARNs of the keys by which the first objects of target and head are encrypted.
+
+    Raises:
+        CredentialsError: s3:GetObject is missing.
+    """
+    head = draft.head_uri if draft.speculating else None
+    found: list[str] = []
+    for uri in filter(None, (draft.model_uri, head)):
+        bucket, _ = split_uri(uri)
+        s3 = session.client("s3")
+        with aws_errors("ListObjectsV2", session.local_url):
+            rows = (
+                s3.list_objects_v2(Bucket=bucket, Prefix=split_uri(uri)[1], MaxKeys=1).get("Contents") or []
+            )
+        for row in rows:
+            with aws_errors("HeadObject", session.local_url):
+                answer = s3.head_object(Bucket=bucket, Key=row["Key"])
+            if str(answer.get("ServerSideEncryption", "")).startswith("aws:kms"):
+                found.append(str(answer.get("SSEKMSKeyId", "")))
+    return tuple(dict.fromkeys(filter(None, found)))
+
+
 def _region(answer: Any, session: Session) -> str | None:
     """S3 says in a header of each answer where the bucket is; botocore follows it there by itself."""
     headers = answer["ResponseMetadata"]["HTTPHeaders"]

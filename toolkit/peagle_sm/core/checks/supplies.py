@@ -8,7 +8,16 @@ from datetime import timedelta
 from peagle_sm.core.checks.base import Check, Note, preflight_check
 from peagle_sm.core.checks.image import is_aws_own
 from peagle_sm.core.cost import cost_of
-from peagle_sm.core.preflight_facts import Artifacts, EcrImage, Key, Network, Price, Quotas, Reservation
+from peagle_sm.core.preflight_facts import (
+    Artifacts,
+    EcrImage,
+    Key,
+    KeyRights,
+    Network,
+    Price,
+    Quotas,
+    Reservation,
+)
 from peagle_sm.core.resolve import Draft
 
 _QUOTAS = "https://docs.aws.amazon.com/general/latest/gr/sagemaker.html"
@@ -196,6 +205,25 @@ def artifacts_files(fact: Artifacts, draft: Draft | None) -> Iterator[Note]:
 
 
 @preflight_check(
+    "artifacts-kms",
+    reads="key_rights",
+    why="Weights that the role cannot decrypt fail the endpoint minutes after its instance was started.",
+    source="Amazon S3: SSE-KMS; a download needs kms:Decrypt on the object's key",
+    remedy="Run `peagle-sm guard install --endpoint-key <ARN>`, or allow the role kms:Decrypt on the key; "
+    "a key's own policy may allow it as well, and is not looked at here.",
+    severity="warning",
+    url="https://docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html",
+)
+def artifacts_kms(fact: KeyRights, _: Draft | None) -> Iterator[Note]:
+    """Weights encrypted by a key that the role's own policies do not let it use."""
+    if fact.rights.denied:
+        keys = ", ".join(fact.keys)
+        yield Note(
+            "warning", f"the weights are encrypted by {keys}; the role may not {fact.rights.denied[0]}"
+        )
+
+
+@preflight_check(
     "kms-key",
     reads="key",
     why="CreateEndpoint fails where the volume's key is disabled, gone, or in another region.",
@@ -273,6 +301,7 @@ CHECKS: tuple[Check, ...] = (
     artifacts_readable,
     artifacts_region,
     artifacts_files,
+    artifacts_kms,
     kms_key,
     vpc,
     price_listed,
