@@ -163,3 +163,30 @@ def test_abort_names_what_it_removed(server: Server, peagle: Run) -> None:
         "no incomplete upload below s3://cli-abort/x/\n"
     )
     assert "WHAT is missing" in peagle("heads", "stage", "--to", "s3://cli-abort/x/").stderr
+
+
+def test_a_deploy_refuses_a_bad_head_before_anything_is_made(
+    server: Server, peagle: Run, in_empty_folder: Path
+) -> None:
+    s3 = server.client("s3")
+    s3.create_bucket(Bucket="cli-deploy")
+    for part in ("target", "p-eagle"):
+        for path in (weights_dir() / part).iterdir():
+            s3.upload_file(str(path), "cli-deploy", f"{part}/{path.name}")
+    config = json.loads((weights_dir() / "p-eagle" / "config.json").read_text())
+    s3.put_object(
+        Bucket="cli-deploy", Key="p-eagle/config.json", Body=json.dumps({**config, "ptd_token_id": 2048})
+    )
+    spec = in_empty_folder / "peagle.yaml"
+    spec.write_text(
+        "name: bad-head\nmodel: tiny-code\nmodel_uri: s3://cli-deploy/target/\n"
+        "head_uri: s3://cli-deploy/p-eagle/\nserving: {env: {SCRIPT_INVOKE: sse}}\n"
+    )
+    result = peagle("deploy", "--yes", "--unguarded")
+    assert result.exit_code == 3
+    told = "the head at s3://cli-deploy/p-eagle/: the mask token is 2048; allowed: 0 to 2047"
+    assert told in result.stderr
+    assert told in peagle("plan", "--preflight").output
+    assert "bad-head" not in said(peagle("list"))
+    s3.put_object(Bucket="cli-deploy", Key="p-eagle/config.json", Body=json.dumps(config))
+    assert said(peagle("deploy", "--yes", "--unguarded"))
