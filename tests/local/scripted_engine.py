@@ -22,6 +22,7 @@ Environment (all optional):
     SCRIPT_VERSION         repeated in the answer of `plain`, to tell engines apart.
 POST /script/ready makes /ping answer 200 whatever SCRIPT_PING says, /script/sick 503, and /script/exit ends
 the process as SCRIPT_EXIT_AFTER would: tests that tell it when are not at the mercy of a busy machine.
+GET /metrics counts in scripted:dropped_total the streams whose reader left before their end.
 A request whose JSON body has an object `script` overrides the environment for that request.
 """
 
@@ -55,12 +56,16 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     script: Mapping[str, str] = os.environ
     told: ClassVar[set[str]] = set()
+    dropped: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
         if self.path == "/ping":
             self._whole(200 if self._healthy() else 503, b"")
         elif self.path == "/metrics":
-            self._whole(200, b'vllm:num_requests_running{engine="0"} 0.0\n', "text/plain; version=0.0.4")
+            told = (
+                f'vllm:num_requests_running{{engine="0"}} 0.0\nscripted:dropped_total {len(self.dropped)}\n'
+            )
+            self._whole(200, told.encode(), "text/plain; version=0.0.4")
         else:
             self._whole(404, b"not found")
 
@@ -88,7 +93,11 @@ class Handler(BaseHTTPRequestHandler):
             body = script.get("SCRIPT_BODY", '{"error": "scripted"}').encode()
             self._whole(int(how.removeprefix("status:")), body)
         else:
-            self._stream(how, script)
+            try:
+                self._stream(how, script)
+            except ConnectionError:  # whoever asked has left
+                self.dropped.append(how)
+                self.close_connection = True
 
     def _healthy(self) -> bool:
         if "sick" in self.told or age() >= float(self.script.get("SCRIPT_SICK_AFTER", "inf")):

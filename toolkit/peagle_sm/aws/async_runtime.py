@@ -75,25 +75,29 @@ class AsyncCall:
         from yarl import URL
 
         patience = self.patience
-        timeout = aiohttp.ClientTimeout(
-            total=patience.total_s, sock_read=patience.silence_s, sock_connect=CONNECT_TIMEOUT_S
-        )
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        # The source counts by itself: aiohttp would set a timer anew for every part.
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)
         try:
-            # A redirect is no answer, and its signature would be for another place.
-            response = await http.post(
-                URL(url, encoded=True),
-                data=self.body,
-                headers=headers,
-                timeout=timeout,
-                allow_redirects=False,
-            )
+            async with asyncio.timeout(patience.silence_s) as waiting:
+                # A redirect is no answer, and its signature would be for another place.
+                response = await http.post(
+                    URL(url, encoded=True),
+                    data=self.body,
+                    headers=headers,
+                    timeout=timeout,
+                    allow_redirects=False,
+                )
+                if response.status >= 300:
+                    raise await self._refused(response, component)
+        except TimeoutError as error:
+            if not waiting.expired():
+                raise self._nobody(error) from error
+            raise patience.silent() from error
         except (aiohttp.ClientError, OSError) as error:
-            if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
-                raise _late(error, patience) from error
             raise self._nobody(error) from error
-        if response.status >= 300:
-            raise await self._refused(response, component)
-        return AiohttpSource(response, own, patience)
+        return AiohttpSource(response, own, patience, loop, began + patience.total_s)
 
     def _nobody(self, error: Exception) -> ServiceFault:
         local = self.session.local_url
@@ -130,22 +134,35 @@ class AsyncCall:
 
 
 class AiohttpSource:
-    """The body of one response."""
+    """The body of one response; one timer watches it, however many parts come."""
 
-    def __init__(self, response: Any, own: Any, patience: Patience) -> None:
-        """``own``: the aiohttp session to close with it, if it is nobody else's."""
+    def __init__(
+        self, response: Any, own: Any, patience: Patience, loop: asyncio.AbstractEventLoop, until: float
+    ) -> None:
+        """``own``: an aiohttp session to close with it; ``until``: the end of patience by ``loop``'s time."""
         self.request_id = str(response.headers.get("x-amzn-RequestId", ""))
         self._response = response
+        self._content = response.content
         self._own = own
         self._patience = patience
+        self._loop = loop
+        self._until = until
+        self._waiting_since: float | None = None
+        self._late: StreamError | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._watch()
 
     async def part(self) -> bytes:
         """Return what has come; nothing at the end."""
-        part: bytes = await self._response.content.readany()
+        self._waiting_since = self._loop.time()
+        part: bytes = await self._content.readany()
+        self._waiting_since = None  # however long the program now takes, it is no silence
         return part
 
     async def close(self) -> None:
         """Close a connection in mid-answer, give back one that was read to its end."""
+        if self._timer is not None:
+            self._timer.cancel()
         self._response.close()
         if self._own is not None:
             with contextlib.suppress(Exception):
@@ -155,18 +172,24 @@ class AiohttpSource:
         """What an error of `part` means; None for one that is not the transport's."""
         import aiohttp
 
-        if isinstance(error, TimeoutError):
-            return _late(error, self._patience)
+        if self._late is not None:
+            return self._late
         if isinstance(error, aiohttp.ClientError | OSError):
             return StreamCut(f"The connection broke in the middle of the stream: {error}")
         return None
 
-
-def _late(error: Exception, patience: Patience) -> StreamError:
-    import aiohttp
-
-    # A connection that is silent is told by that class; the total time is up with a plain TimeoutError.
-    return patience.silent() if isinstance(error, aiohttp.SocketTimeoutError) else patience.too_long()
+    def _watch(self) -> None:
+        """End a read that has waited too long, else look again when it would have."""
+        now, since = self._loop.time(), self._waiting_since
+        silent_at = (now if since is None else since) + self._patience.read_s
+        if now >= self._until:
+            self._late = self._patience.too_long()
+        elif now >= silent_at:
+            self._late = self._patience.silent()
+        else:
+            self._timer = self._loop.call_at(min(silent_at, self._until), self._watch)
+            return
+        self._response.close()  # the read that waits ends with an error
 
 
 def _aiohttp() -> Any:
