@@ -171,3 +171,9 @@ def test_plan_shows_the_preflight_when_asked(peagle: Run, spec: Callable[..., st
     assert "guard-installed" in shown.stdout
     data = json.loads(peagle("plan", path, "--preflight", "--format", "json").stdout)
     assert {row["check"] for row in data["preflight"]} >= {"artifacts-readable", "credentials"}
+
+
+def test_every_check_of_aws_or_the_engine_stands_for_a_known_trap() -> None:
+    told = {check for _, checks, _ in TRAPS for check in checks}
+    own = {each.id for each in ALL_CHECKS if each.source.startswith("this project")}
+    assert {each.id for each in ALL_CHECKS} - told - own == {"region-name"}

@@ -10,7 +10,11 @@ TRAPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("A % or ' ;' in a value breaks the supervisor's command line", ("supervisor-characters",), ""),
     ("Host AMI and CUDA of the image do not match", ("host-ami", "host-ami-unknown"), ""),
     ("The LMI image drops the draft head in silence", ("draft-dropped",), ""),
-    ("JumpStart resolves an older GPU to an LMI image", ("draft-dropped", "instance-families"), ""),
+    (
+        "JumpStart resolves an older GPU to an LMI image",
+        ("draft-dropped", "instance-families", "jumpstart-unaccelerated"),
+        "",
+    ),
     ("TENSOR_PARALLEL_DEGREE contradicts SM_VLLM_TENSOR_PARALLEL_SIZE", ("tensor-parallel-degree",), ""),
     ("accept_eula is false unless set", ("licence",), ""),
     (
@@ -84,7 +88,17 @@ TRAPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "A head of another model, or deeper than trained, loads all the same",
-        ("head-fits", "trained-depth"),
+        ("head-fits", "trained-depth", "head-whole"),
+        "",
+    ),
+    (
+        "A head without d2t, mask token or some layer loads in silence, or ends the engine",
+        ("head-whole",),
+        "",
+    ),
+    (
+        "A version that AWS calls deprecated or vulnerable; what a model's spec has to say",
+        ("jumpstart-deprecated", "jumpstart-message"),
         "",
     ),
     ("Greedy answers differ between batch shapes on GPUs", (), "`verify` measures the noise floor first."),

@@ -56,11 +56,12 @@ def account(fact: Identity, draft: Draft | None) -> Iterator[Note]:
 @preflight_check(
     "clock-skew",
     reads="identity",
-    why="AWS refuses requests signed more than five minutes off, and the lifetime limit would end too early "
-    "or too late.",
-    source="AWS Signature Version 4: RequestTimeTooSkewed; IAM: troubleshooting signed requests",
+    why="AWS refuses requests whose signature is minutes off, and the lifetime limit would end too early or "
+    "too late.",
+    source="AWS Developer Tools Blog: clock-skew correction (about 15 minutes; that some services take 5 at "
+    "most is assumed)",
     remedy="Let this machine's clock follow a time server (timedatectl set-ntp true).",
-    url="https://docs.aws.amazon.com/IAM/latest/UserGuide/signature-v4-troubleshooting.html",
+    url="https://aws.amazon.com/blogs/developer/clock-skew-correction/",
     needs_spec=False,
 )
 def clock_skew(fact: Identity, _: Draft | None) -> Iterator[Note]:

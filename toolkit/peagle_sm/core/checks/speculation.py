@@ -21,7 +21,7 @@ def _fits(draft: Draft) -> bool:
     why="vLLM loads a head of another model or method without a word; only acceptance collapses.",
     source="vLLM: a P-EAGLE head without parallel_drafting is accepted as autoregressive",
     remedy="Choose a head of this model and mode.",
-    url="https://docs.vllm.ai/en/latest/features/spec_decode/",
+    url="https://docs.vllm.ai/en/latest/features/speculative_decoding/",
 )
 def head_fits(draft: Draft) -> Iterator[Note]:
     """A draft head of another target, or trained for another method."""
