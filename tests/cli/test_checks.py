@@ -7,6 +7,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+from click.testing import Result as Ran
+
 from peagle_sm.cli.checks_page import TRAPS, checks_page
 from peagle_sm.cli.preflight_text import render_deploy_notes, render_results
 from peagle_sm.core.checks import ALL_CHECKS
@@ -177,3 +180,27 @@ def test_every_check_of_aws_or_the_engine_stands_for_a_known_trap() -> None:
     told = {check for _, checks, _ in TRAPS for check in checks}
     own = {each.id for each in ALL_CHECKS if each.source.startswith("this project")}
     assert {each.id for each in ALL_CHECKS} - told - own == {"region-name"}
+
+
+@pytest.mark.slow
+def test_fix_installs_the_guard_and_then_all_is_in_order(peagle: Run, spec: Callable[..., str]) -> None:
+    path = spec("guarded-by-fix")
+    before = peagle("doctor", path)
+    assert before.exit_code == 3
+    assert "--fix: install the guard" in before.stdout
+    fixed = peagle("doctor", path, "--fix", "--yes")
+    try:
+        assert fixed.exit_code == 0, fixed.output
+        assert "peagle-sm guard install makes the guard and both roles:" in fixed.stderr
+        shown = {
+            row["check"]: row["status"]
+            for row in json.loads(_json_of(peagle("doctor", path, "--format", "json")))
+        }
+        assert (shown["guard-installed"], shown["guard-current"]) == ("ok", "ok")
+    finally:
+        assert peagle("guard", "uninstall", "--yes").exit_code == 0
+
+
+def _json_of(result: Ran) -> str:
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
