@@ -31,6 +31,11 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert _heavy_after("import peagle_sm" + PRINT_MODULES) == []
 
 
+def test_every_public_name_comes_without_a_client() -> None:
+    every = "import peagle_sm\nfor name in peagle_sm.__all__:\n    getattr(peagle_sm, name)\n"
+    assert set(_heavy_after(every + PRINT_MODULES)) <= {"pydantic", "yaml", "asyncio"}
+
+
 def test_help_takes_less_than_100_ms_of_cpu() -> None:
     command = Path(sys.executable).with_name("peagle-sm")
     assert command.is_file(), "the console script is missing: pip install -e ."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from typing import Any
@@ -81,6 +82,20 @@ def test_the_component_of_the_endpoints_own_name_is_asked_and_looked_up_once(
 def test_a_stream_finds_the_component_too(host: Host, local: Session, calls: Counter[str]) -> None:
     assert _streamed(Endpoint(host.name, local)) == "token0 token1 "
     assert calls == {"InvokeEndpointWithResponseStream": 2, "ListInferenceComponents": 1}
+
+
+def test_a_stream_on_asyncio_finds_the_component_too(host: Host, local: Session, calls: Counter[str]) -> None:
+    endpoint = Endpoint(host.name, local)
+    script = {"SCRIPT_INVOKE": "chat", "SCRIPT_CHUNKS": "2"}
+
+    async def streamed() -> str:
+        async with endpoint.astream(prompt="x", script=script) as stream:
+            return "".join([chunk.text async for chunk in stream])
+
+    assert asyncio.run(streamed()) == "token0 token1 "
+    assert calls == {"ListInferenceComponents": 1}
+    assert endpoint.invoke(prompt="x").text == "asked"
+    assert calls == {"ListInferenceComponents": 1, "InvokeEndpoint": 1}  # learnt once, for both
 
 
 def test_a_named_component_is_asked_without_looking(host: Host, local: Session, calls: Counter[str]) -> None:

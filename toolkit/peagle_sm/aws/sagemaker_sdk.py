@@ -13,7 +13,6 @@ from importlib import import_module
 from typing import Any
 
 from peagle_sm.aws.errors import aws_errors
-from peagle_sm.aws.local_boto3 import LocalBoto3
 from peagle_sm.aws.session import Session, make_session
 from peagle_sm.core.errors import NotFound, SpecError
 
@@ -34,6 +33,8 @@ def session_from_sagemaker(sagemaker_session: Any, region: str | None = None) ->
         SpecError: it is neither.
         CredentialsError: it has no region.
     """
+    from peagle_sm.aws.local_boto3 import LocalBoto3  # it loads boto3, and `Endpoint` loads this module
+
     boto3_session = getattr(sagemaker_session, "boto_session", None) or sagemaker_session
     if not hasattr(boto3_session, "client") or not hasattr(boto3_session, "region_name"):
         raise SpecError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from peagle_sm.cli.request_body import MAX_TOKENS, Question, parameters, questio
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.runtime import Chunk, StreamSummary
+    from peagle_sm.aws.runtime import Chunk, Completion
     from peagle_sm.service import Endpoint
 
 _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
@@ -40,6 +41,18 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
     "--component",
     help="The inference component to ask.  [default: the one of the endpoint's own name, if it runs some]",
 )
+@click.option(
+    "--read-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Give a stream up that is silent for so long.  [default: 490]",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Give a stream up that has not ended by then.  [default: 500]",
+)
 @click.option("--no-stream", is_flag=True, help="Ask for the whole answer in one piece.")
 @global_options
 @click.pass_obj
@@ -52,12 +65,15 @@ def invoke(
     max_tokens: int | None,
     temperature: float | None,
     component: str | None,
+    read_timeout: float | None,
+    timeout: float | None,
     no_stream: bool,
 ) -> None:
     """Send one request and stream the answer.
 
-    The answer goes to stdout; time to first token, tokens per second and acceptance go to stderr. Without
-    an option the question is read from stdin: JSON messages, a JSON body, or plain text as the prompt.
+    The answer goes to stdout, with each tool call on a line of its own; time to first token, tokens per
+    second and acceptance go to stderr. Without an option the question is read from stdin: JSON messages, a
+    JSON body, or plain text as the prompt.
     """
     from peagle_sm.cli.connect import open_session
     from peagle_sm.service import connect
@@ -69,8 +85,13 @@ def invoke(
     params = parameters(asked, max_tokens, temperature)
     endpoint = connect(name, session=open_session(state))
     arguments = {**_arguments(asked, params), "component": component}
-    text, summary = (_whole if no_stream else _streamed)(state, endpoint, arguments)
-    _finish(state, endpoint, text, summary)
+    if no_stream:
+        _refuse_times(read_timeout, timeout)
+        answer = _whole(state, endpoint, arguments)
+    else:
+        times = {"read_timeout_s": read_timeout, "total_timeout_s": timeout}
+        answer = _streamed(state, endpoint, {**arguments, **times})
+    _finish(state, endpoint, answer)
 
 
 def _arguments(asked: Question, params: dict[str, Any]) -> dict[str, Any]:
@@ -80,14 +101,27 @@ def _arguments(asked: Question, params: dict[str, Any]) -> dict[str, Any]:
     return {**chosen, **params}
 
 
-def _whole(state: State, endpoint: Endpoint, arguments: dict[str, Any]) -> tuple[str, StreamSummary]:
+def _refuse_times(read_timeout: float | None, timeout: float | None) -> None:
+    given = {"--read-timeout": read_timeout, "--timeout": timeout}
+    named = [option for option, value in given.items() if value is not None]
+    if named:
+        from peagle_sm.core.errors import SpecError
+
+        raise SpecError(
+            f"{' and '.join(named)} beside --no-stream: SageMaker itself gives a whole answer up after 60 s.",
+            next_step="Leave one of them out.",
+        )
+
+
+def _whole(state: State, endpoint: Endpoint, arguments: dict[str, Any]) -> Completion:
     completion = endpoint.invoke(**arguments)
     if state.format != "json":
         click.echo(completion.text)
-    return completion.text, completion.summary
+        _print_calls(completion)
+    return completion
 
 
-def _streamed(state: State, endpoint: Endpoint, arguments: dict[str, Any]) -> tuple[str, StreamSummary]:
+def _streamed(state: State, endpoint: Endpoint, arguments: dict[str, Any]) -> Completion:
     show = state.format != "json"
     stream = endpoint.stream(**arguments)
     try:
@@ -98,7 +132,14 @@ def _streamed(state: State, endpoint: Endpoint, arguments: dict[str, Any]) -> tu
         stream.close()
         if show:
             click.echo()  # whatever ends the text, a message or a prompt begins on a line of its own
-    return stream.text, stream.summary
+    if show:
+        _print_calls(stream.completion)
+    return stream.completion
+
+
+def _print_calls(answer: Completion) -> None:
+    for call in answer.tool_calls:
+        click.echo(f"{call.name}({call.arguments})")
 
 
 def _print_chunk(state: State, chunk: Chunk) -> None:
@@ -107,10 +148,11 @@ def _print_chunk(state: State, chunk: Chunk) -> None:
     click.echo(chunk.text, nl=False)
 
 
-def _finish(state: State, endpoint: Endpoint, text: str, summary: StreamSummary) -> None:
+def _finish(state: State, endpoint: Endpoint, answer: Completion) -> None:
     from peagle_sm.cli.deploy_result import is_stand_in
     from peagle_sm.cli.invoke_text import acceptance_note, render_summary
 
+    summary = answer.summary
     status = endpoint.status() if summary.acceptance is None or not state.local else None
     stand_in = status is None or is_stand_in(state, status)
     if state.format == "json":
@@ -118,7 +160,9 @@ def _finish(state: State, endpoint: Endpoint, text: str, summary: StreamSummary)
             to_json(
                 {
                     "name": endpoint.name,
-                    "text": text,
+                    "text": answer.text,
+                    "reasoning": answer.reasoning,
+                    "tool_calls": [asdict(call) for call in answer.tool_calls],
                     "summary": summary.to_dict(),
                     "stand_in_weights": stand_in,
                 }
