@@ -83,7 +83,7 @@ def key_rights(session: Session, draft: Draft | None) -> KeyRights:
     """Look by which keys the artifacts are encrypted, and simulate kms:Decrypt with each."""
     assert draft is not None
     keys = kms_keys(session, draft)
-    questions = [(("kms:Decrypt",), key, {}) for key in keys]
+    questions: list[Question] = [(("kms:Decrypt",), key, {}) for key in keys]
     return KeyRights(keys, simulate(session, draft.role_arn or "", questions))
 
 
