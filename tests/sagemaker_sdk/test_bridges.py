@@ -59,8 +59,13 @@ def test_endpoints_of_theirs_are_streamed(found: dict[str, Any]) -> None:
         "text_by_class": TEXT,
         "text_by_session": TEXT,
         "text_by_environment": TEXT,
+        "text_by_hand": TEXT,
     }
     assert found["own_session"] is True
+
+
+def test_a_token_of_theirs_opens_the_openai_route(found: dict[str, Any]) -> None:
+    assert found["by_token"] == 200
 
 
 def test_deleting_ours_leaves_nothing(found: dict[str, Any], server: Server) -> None:

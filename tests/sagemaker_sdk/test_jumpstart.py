@@ -11,7 +11,7 @@ from tests.local.serving import Server
 from tests.sagemaker_sdk.conftest import Sdk
 
 pytestmark = pytest.mark.slow
-NAME = "by-model-builder"
+NAME = "by-the-sdk-alone"
 BODY = json.dumps({"messages": [{"role": "user", "content": "hi"}], "script": {"SCRIPT_INVOKE": "chat"}})
 
 
@@ -55,6 +55,11 @@ def test_variables_of_ones_own_lose_against_those_of_the_spec(found: dict[str, A
     environment = found["container"]["Environment"]
     assert environment["SM_VLLM_MAX_MODEL_LEN"] == "8192", "4096 was asked for"
     assert environment["SM_VLLM_SEED"] == "7", "the spec has none"
+
+
+def test_the_list_of_configurations_names_an_image_that_is_not_deployed(found: dict[str, Any]) -> None:
+    assert [":0.34.0-lmi" in uri for uri in found["listed"]] == [True, True]
+    assert "/vllm:0.18.0" in found["container"]["Image"]
 
 
 def test_on_g5_speculation_is_set_for_an_image_that_does_not_read_it(found: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ def status(tmp_path: Path) -> Iterator[LocalStatus]:
     """A local server with the real engine and a state of its own."""
     program = Path(sys.executable).with_name("peagle-sm")
     environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
-    up = [program, "local", "up", "--detach", "--format", "json"]
+    up = [str(program), "local", "up", "--detach", "--format", "json"]
     done = subprocess.run(up, env=environ, capture_output=True, text=True, timeout=300, check=True)
     yield LocalStatus.from_dict(json.loads(done.stdout))
     subprocess.run([program, "local", "down"], env=environ, capture_output=True, check=False)

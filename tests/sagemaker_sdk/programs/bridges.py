@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import urllib.request
 
-from offline import TRIED  # isort: skip
+from offline import TRIED  # type: ignore[import-not-found]  # isort: skip
 
 import boto3
 from sagemaker.core.helper.session_helper import Session as SdkSession
 from sagemaker.core.jumpstart.configs import JumpStartConfig
 from sagemaker.core.resources import Endpoint as SdkEndpoint
+from sagemaker.core.resources import EndpointConfig, Model
+from sagemaker.core.shapes import ContainerDefinition, ProductionVariant
+from sagemaker.core.token_generator import generate_token
 from sagemaker.core.training.configs import Compute
 from sagemaker.serve.model_builder import ModelBuilder
 
@@ -75,6 +79,34 @@ try:
     peagle_sm.deploy(builder, yes=True)
 except peagle_sm.SpecError as error:
     found["built"] = str(error)
+
+# An endpoint by the SDK's resource classes alone, from its model to its end.
+by_hand = f"{NAME}-by-hand"
+container = ContainerDefinition(
+    image=status["image_uris"]["vllm-cpu"], environment={"SCRIPT_INVOKE": "openai"}
+)
+Model.create(model_name=by_hand, primary_container=container, execution_role_arn=status["role_arn"])
+variant = ProductionVariant(
+    variant_name="AllTraffic", model_name=by_hand, instance_type="ml.g7e.2xlarge", initial_instance_count=1
+)
+EndpointConfig.create(endpoint_config_name=by_hand, production_variants=[variant])
+resource = SdkEndpoint.create(endpoint_name=by_hand, endpoint_config_name=by_hand)
+resource.wait_for_status("InService", poll=1)
+found["text_by_hand"] = text_of(peagle_sm.connect(resource))
+request = urllib.request.Request(
+    f"{url}/endpoints/{by_hand}/openai/v1/chat/completions",
+    data=b'{"model": "", "messages": [{"role": "user", "content": "hi"}]}',
+    headers={
+        "Authorization": f"Bearer {generate_token(region=status['region'])}",
+        "Content-Type": "application/json",
+    },
+)
+with urllib.request.urlopen(request) as response:
+    found["by_token"] = response.status
+resource.delete()
+resource.wait_for_delete(poll=1)
+EndpointConfig.get(endpoint_config_name=by_hand).delete()
+Model.get(model_name=by_hand).delete()
 found["gone"] = endpoint.delete().__class__.__name__
 found["tried"] = sorted(TRIED)
 print("\n" + json.dumps(found))

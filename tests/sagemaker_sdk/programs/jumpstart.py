@@ -9,7 +9,7 @@ import json
 import os
 import urllib.request
 
-from offline import TRIED  # isort: skip
+from offline import TRIED  # type: ignore[import-not-found]  # isort: skip
 
 import boto3
 from sagemaker.core.jumpstart.configs import JumpStartConfig
@@ -47,6 +47,7 @@ def reach_sts() -> None:
     """The SDK writes STS's address itself; this sends the call where the environment says."""
     boto3.setup_default_session()
     url = os.environ["AWS_ENDPOINT_URL"] + "/"
+    assert boto3.DEFAULT_SESSION is not None
     boto3.DEFAULT_SESSION.events.register("before-call.sts", lambda params, **_: params.update(url=url))
 
 
@@ -58,6 +59,9 @@ if "BROKEN" in os.environ:
     found["tried"] = sorted(TRIED)
 
 mine = builder(env_vars={"SM_VLLM_MAX_MODEL_LEN": "4096", "SM_VLLM_SEED": "7"})
+if "BROKEN" in os.environ:
+    listed = [row["DeploymentArgs"] for row in mine.list_deployment_configs()]
+    found["listed"] = [row["ImageUri"] for row in listed]
 found["container"] = container(mine.build())
 if "BROKEN" in os.environ:
     found["on_g5"] = container(builder("ml.g5.12xlarge").build())

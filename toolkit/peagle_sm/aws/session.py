@@ -76,7 +76,7 @@ class Session:
         self._clock = clock or _utc_now
         self._clients: dict[tuple[str, ...], Any] = {}
         self._account: str | None = None
-        self._guest: Any = None
+        self._guest: boto3.Session | None = None
         self.region = region
         self.local = local
 

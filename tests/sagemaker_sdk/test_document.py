@@ -1,0 +1,66 @@
+"""The examples of docs/sagemaker-sdk.md, run as they stand in the SDK's environment."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import peagle_sm
+from peagle_sm.aws.session import LocalTarget
+from tests.local.serving import Server
+from tests.rules.documents import blocks
+from tests.sagemaker_sdk.conftest import Sdk
+
+pytestmark = pytest.mark.slow
+NAME = "tiny-code-p-eagle"
+TEXT = "token0 token1 token2 token3 token4 "
+PAGE = Path("docs/sagemaker-sdk.md")
+EXAMPLES = [
+    block.text for block in blocks("python") if block.path == PAGE and not block.text.startswith("# SDK v2\n")
+]
+
+
+@pytest.fixture(scope="module")
+def said(sdk: Sdk, server: Server) -> list[str]:
+    spec = {"name": NAME, "model": "tiny-code", "serving": {"env": {"SCRIPT_INVOKE": "openai"}}}
+    place = LocalTarget.from_status(server.status.to_dict())
+    # The last example deletes it, so `peagle-sm` must have made it.
+    peagle_sm.deploy(spec, local=place, yes=True, unguarded=True, progress=lambda event: None)
+    found: dict[str, Any] = sdk(
+        "document",
+        server.status,
+        EXAMPLES=json.dumps(EXAMPLES),
+        XDG_STATE_HOME=os.environ["XDG_STATE_HOME"],
+    )
+    assert found["tried"] == []
+    return list(found["said"])
+
+
+def test_streaming_their_endpoint(said: list[str]) -> None:
+    assert said[0].startswith(TEXT)
+
+
+def test_giving_ours_back(said: list[str]) -> None:
+    assert said[1] == "InService\n"
+
+
+def test_deploying_their_builder(said: list[str]) -> None:
+    price, tokens = said[2].splitlines()
+    assert float(price) >= 0
+    assert tokens == "3"
+
+
+def test_their_own_path(said: list[str]) -> None:
+    assert "messages" in said[3]
+
+
+def test_after_moving_over(said: list[str]) -> None:
+    assert said[-1] == f"{TEXT}\n{TEXT}"
+
+
+def test_every_example_is_one_of_these() -> None:
+    assert len(EXAMPLES) == 6
