@@ -26,7 +26,7 @@ class LocalBoto3(boto3.Session):
         )
         self.target = target
 
-    def client(self, *args: Any, **options: Any) -> Any:  # type: ignore[override]
+    def client(self, *args: Any, **options: Any) -> Any:
         """As boto3's, but for the address, which is the local server's."""
         # Path-style S3 and no proxy: both would take the call away from this machine.
         ours = Config(s3={"addressing_style": "path"}, proxies={})
