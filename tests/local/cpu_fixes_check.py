@@ -148,7 +148,7 @@ def same_slots(kernels: Any) -> bool:
         clamped, slots = torch.zeros(3, dtype=torch.int64), torch.zeros(3, dtype=torch.int64)
         move(positions, table, lengths, 32, 256, clamped, slots, 3)
         results.append(torch.stack([lengths.long(), clamped, slots]))
-    return torch.equal(*results)
+    return bool(torch.equal(*results))
 
 
 def same_products(kernels: Any) -> bool:
@@ -158,18 +158,15 @@ def same_products(kernels: Any) -> bool:
     x, bias = torch.randn(5, 64), torch.randn(96)
     same = torch.equal(kernels.onednn_linear(handler, x, bias), kernels._onednn_linear(handler, x, bias))
     stacked = kernels.onednn_linear(handler, x.view(1, 5, 64), None)
-    return same and torch.equal(stacked[0], kernels.onednn_linear(handler, x, None))
+    return bool(same and torch.equal(stacked[0], kernels.onednn_linear(handler, x, None)))
 
 
 def same_buffers(kernels: Any) -> bool:
     cpu, gpu = torch.arange(4), torch.zeros(4, dtype=torch.int64)
     one, two = SimpleNamespace(cpu=cpu, gpu=cpu), SimpleNamespace(cpu=cpu, gpu=gpu)
     alike = torch.equal(kernels.copy_to_gpu(one, 2), cpu[:2]) and kernels.copy_to_gpu(one) is cpu
-    return (
-        alike
-        and torch.equal(kernels.copy_to_gpu(two, 3), cpu[:3])
-        and torch.equal(gpu, torch.tensor([0, 1, 2, 0]))
-    )
+    copied = torch.equal(kernels.copy_to_gpu(two, 3), cpu[:3])
+    return bool(alike and copied and torch.equal(gpu, torch.tensor([0, 1, 2, 0])))
 
 
 def main(weights: str) -> None:

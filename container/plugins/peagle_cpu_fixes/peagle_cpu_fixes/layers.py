@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 from vllm import forward_context
 from vllm.config import CompilationMode, VllmConfig
 from vllm.model_executor.layers.attention import Attention
@@ -24,7 +25,6 @@ from vllm.model_executor.models import llama, llama_eagle3
 from vllm.v1.attention.backend import AttentionType
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackendImpl
 
-Tensor = torch.Tensor
 Linear = Callable[[Tensor], Tensor]
 silu = torch._C._nn.silu
 
