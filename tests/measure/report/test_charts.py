@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from peagle_sm.core.markup import Safe, join, tag
 from peagle_sm.measure.records import Interval
 from peagle_sm.measure.report import words
 from peagle_sm.measure.report.frame import HALF
 from peagle_sm.measure.report.interval_plot import IntervalAxis
 from peagle_sm.measure.report.line_chart import LineChart, Mark, Series
 from peagle_sm.measure.report.looks import Look
-from peagle_sm.measure.report.markup import Safe, join, tag
 from peagle_sm.measure.report.scale import Scale, decade_ticks, nice_ticks, ratio_ticks, spread
 
 VALUES = st.floats(min_value=1e-3, max_value=1e6, allow_nan=False)

@@ -10,9 +10,9 @@ from html.parser import HTMLParser
 import pytest
 
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.markup import VOID
 from peagle_sm.measure.records import ClientHealth, Interval
 from peagle_sm.measure.report.embedded import extract
-from peagle_sm.measure.report.markup import VOID
 from peagle_sm.measure.report.page import html_page
 from peagle_sm.measure.result_file import Results
 from tests.measure.report import making

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from peagle_sm.core.markup import Content, tag
 from peagle_sm.measure.records import Acceptance, PointRecord
 from peagle_sm.measure.report import words
 from peagle_sm.measure.report.frame import both
 from peagle_sm.measure.report.line_chart import LineChart, Mark, Series
-from peagle_sm.measure.report.markup import Content, tag
 from peagle_sm.measure.report.over_load import KINDS, Figure, pivot
 from peagle_sm.measure.report.section import Section, arm_cell, pair, table
 from peagle_sm.measure.report.view import View

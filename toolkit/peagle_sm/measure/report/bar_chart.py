@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from peagle_sm.core.markup import Safe, tag
 from peagle_sm.measure.report import frame, words
 from peagle_sm.measure.report.frame import Size
 from peagle_sm.measure.report.looks import Look
-from peagle_sm.measure.report.markup import Safe, tag
 from peagle_sm.measure.report.scale import Scale
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from itertools import groupby
 
+from peagle_sm.core.markup import Content, Safe, join
 from peagle_sm.measure.records import FitRecord, Load
 from peagle_sm.measure.report import words
 from peagle_sm.measure.report.frame import HALF, THIRD, both
 from peagle_sm.measure.report.line_chart import LineChart, Mark, Series
 from peagle_sm.measure.report.looks import Look, looks_of
-from peagle_sm.measure.report.markup import Content, Safe, join
 from peagle_sm.measure.report.rows import baseline, rates
 from peagle_sm.measure.report.section import Section, folded, grid, table
 from peagle_sm.measure.report.view import View, load_value

@@ -12,6 +12,7 @@ from pathlib import PurePath
 from typing import Any
 
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.markup import Safe, join, tag
 from peagle_sm.measure.records import (
     ArmRecord,
     CheckRecord,
@@ -22,7 +23,6 @@ from peagle_sm.measure.records import (
     Record,
     RequestRecord,
 )
-from peagle_sm.measure.report.markup import Safe, join, tag
 from peagle_sm.measure.result_file import Results, from_line, to_line
 
 TYPE = "application/x-ndjson"

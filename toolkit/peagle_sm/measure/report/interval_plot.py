@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from peagle_sm.core.markup import Safe, tag
 from peagle_sm.measure.records import Interval
 from peagle_sm.measure.report import words
 from peagle_sm.measure.report.looks import Look, marker
-from peagle_sm.measure.report.markup import Safe, tag
 from peagle_sm.measure.report.scale import Scale, ratio_ticks
 
 _WIDTH, _HEIGHT, _PAD = 300.0, 26.0, 14.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from peagle_sm.core.markup import Content, Safe, join, tag
 from peagle_sm.measure.records import Percentiles, PointRecord
 from peagle_sm.measure.report import words
 from peagle_sm.measure.report.frame import HALF
-from peagle_sm.measure.report.markup import Content, Safe, join, tag
 from peagle_sm.measure.report.over_load import KINDS, Figure, charts, pivot
 from peagle_sm.measure.report.section import Section, arm_cell, folded, grid, table
 from peagle_sm.measure.report.view import View

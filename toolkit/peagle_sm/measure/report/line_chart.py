@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from peagle_sm.core.markup import Safe, tag
 from peagle_sm.measure.report import frame, line_names, words
 from peagle_sm.measure.report.frame import Size
 from peagle_sm.measure.report.line_names import Line
 from peagle_sm.measure.report.looks import Look, marker
-from peagle_sm.measure.report.markup import Safe, tag
 from peagle_sm.measure.report.scale import Scale, bounds, decade_ticks, nice_ticks
 
 

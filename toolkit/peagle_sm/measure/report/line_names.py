@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from peagle_sm.core.markup import Safe, join, tag
 from peagle_sm.measure.report.frame import text_width
 from peagle_sm.measure.report.looks import Look
-from peagle_sm.measure.report.markup import Safe, join, tag
 from peagle_sm.measure.report.scale import spread
 
 _GAP = 16.0

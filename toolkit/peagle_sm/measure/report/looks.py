@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from peagle_sm.core.markup import Safe, tag
 from peagle_sm.measure.records import ArmRecord
-from peagle_sm.measure.report.markup import Safe, tag
 
 Shape = Literal["circle", "square", "diamond", "triangle", "cross"]
 _OWN = {"p-eagle": "blue", "eagle3": "orange", "none": "grey"}

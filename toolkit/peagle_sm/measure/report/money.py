@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from peagle_sm.core.markup import Safe, join, tag
 from peagle_sm.measure.costs import CostRow, cheapest, cost_rows
 from peagle_sm.measure.records import PointRecord
 from peagle_sm.measure.report import words
-from peagle_sm.measure.report.markup import Safe, join, tag
 from peagle_sm.measure.report.over_load import Figure, charts, pivot
 from peagle_sm.measure.report.section import Section, pair
 from peagle_sm.measure.report.view import View

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from peagle_sm.core.markup import Safe, join, tag
 from peagle_sm.measure.records import Header
 from peagle_sm.measure.report import words
-from peagle_sm.measure.report.markup import Safe, join, tag
 from peagle_sm.measure.report.section import Section, folded
 from peagle_sm.measure.report.view import View
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
+from peagle_sm.core.markup import Content, Safe, join, tag
 from peagle_sm.measure.records import ArmRecord, Load, PointRecord
 from peagle_sm.measure.report import words
 from peagle_sm.measure.report.bar_chart import Bar, BarChart
 from peagle_sm.measure.report.frame import WIDE, Size, both
 from peagle_sm.measure.report.line_chart import LineChart, Mark, Series
-from peagle_sm.measure.report.markup import Content, Safe, join, tag
 from peagle_sm.measure.report.section import arm_cell, table
 from peagle_sm.measure.report.view import View, load_value
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any, TypeGuard
 
+from peagle_sm.core.markup import Safe, join, tag
 from peagle_sm.measure.report import acceptance, curve, latency, money, origin, proof, speed_up, throughput
 from peagle_sm.measure.report.cautions import cautions
 from peagle_sm.measure.report.embedded import embed
-from peagle_sm.measure.report.markup import Safe, join, tag
 from peagle_sm.measure.report.merging import view_of
 from peagle_sm.measure.report.section import Section, section
 from peagle_sm.measure.report.tiles import Tile, tiles

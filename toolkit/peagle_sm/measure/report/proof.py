@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from peagle_sm.core.markup import Content, Safe, join, tag
 from peagle_sm.measure.records import CheckRecord
 from peagle_sm.measure.report import words
-from peagle_sm.measure.report.markup import Content, Safe, join, tag
 from peagle_sm.measure.report.section import Section, arm_cell, folded, table
 from peagle_sm.measure.report.verdict import checked
 from peagle_sm.measure.report.view import View

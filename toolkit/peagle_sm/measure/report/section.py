@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from peagle_sm.core.markup import Content, Safe, join, tag
 from peagle_sm.measure.report.looks import swatch
-from peagle_sm.measure.report.markup import Content, Safe, join, tag
 from peagle_sm.measure.report.view import View
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from peagle_sm.core.markup import Content, Safe, join, tag
 from peagle_sm.measure.records import ComparisonRecord
 from peagle_sm.measure.report import words
 from peagle_sm.measure.report.interval_plot import IntervalAxis
-from peagle_sm.measure.report.markup import Content, Safe, join, tag
 from peagle_sm.measure.report.runs import are_alike
 from peagle_sm.measure.report.section import Section, arm_cell, folded, table
 from peagle_sm.measure.report.verdict import chief

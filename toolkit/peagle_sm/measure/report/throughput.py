@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import groupby
 
+from peagle_sm.core.markup import join, tag
 from peagle_sm.measure.records import Load
 from peagle_sm.measure.report.frame import HALF
-from peagle_sm.measure.report.markup import join, tag
 from peagle_sm.measure.report.over_load import KINDS, Figure, charts, pivot, values
 from peagle_sm.measure.report.section import Section, grid, pair
 from peagle_sm.measure.report.view import View
