@@ -120,7 +120,7 @@ def test_it_keeps_files_in_s3(aws: Aws, server: Server, tmp_path: Path) -> None:
     bucket = server.status.artifacts["target"].split("/")[2]
     assert bucket in aws("s3", "ls").stdout
     seeded = aws("s3", "ls", server.status.artifacts["p-eagle"]).stdout
-    assert seeded.split()[-1] == "config.json"
+    assert seeded.split()[3::4] == ["config.json", "model.safetensors"]
     head = tmp_path / "my head"
     (head / "nested").mkdir(parents=True)
     (head / "config.json").write_text("{}")
