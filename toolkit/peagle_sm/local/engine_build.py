@@ -11,12 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from peagle_sm.core.errors import EngineError
+from peagle_sm.local.pins import requirements
 
 Progress = Callable[[str], None]
 # PyTorch's public index of CPU builds, asked only when the usual index does not have the locked torch.
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 # Settings of the caller's own Python that would lead the new environment's pip astray.
 FOREIGN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_TARGET", "PIP_PREFIX", "PIP_USER")
+# Neither a mirror nor an index may put another file in a package's place.
+_HASHED = ("--require-hashes", "--requirement")
 NOT_FOUND = "No matching distribution found for torch"
 CHECK = """
 from importlib.metadata import entry_points, version
@@ -44,16 +47,18 @@ def build(home: Path, container: Path, progress: Progress) -> None:
 
 
 def install_lock(home: Path, lock: Path, progress: Progress) -> Path:
-    """Make a virtual environment in ``home`` with exactly the packages of ``lock``; returns its Python.
+    """Make a virtual environment in ``home`` with exactly the packages of ``lock``, by their hashes.
+
+    Returns its Python.
 
     Raises:
         EngineError: with the last lines of the step that failed.
     """
     python = _make_venv(home)
-    pinned = [line.strip() for line in lock.read_text().splitlines() if line.strip() and line[0] != "#"]
+    pinned = requirements(lock)
     _install_torch(python, next(line for line in pinned if line.startswith("torch==")), progress)
     progress(f"installing the {len(pinned)} packages of {lock.name}")
-    _pip(python, ["--requirement", str(lock)], _counting(progress, len(pinned)))
+    _pip(python, [*_HASHED, str(lock)], _counting(progress, len(pinned)))
     return python
 
 
@@ -64,14 +69,19 @@ def _make_venv(home: Path) -> Path:
 
 
 def _install_torch(python: Path, requirement: str, progress: Progress) -> None:
-    progress(f"installing {requirement}")
-    try:
-        _pip(python, [requirement], lambda line: None)
-    except EngineError as error:
-        if NOT_FOUND not in str(error):
-            raise
-        progress(f"the usual package index has no {requirement}: asking {TORCH_CPU_INDEX}")
-        _pip(python, ["--extra-index-url", TORCH_CPU_INDEX, requirement], lambda line: None)
+    named = requirement.split()[0]
+    progress(f"installing {named}")
+    with tempfile.TemporaryDirectory(prefix="peagle-torch-") as scratch:
+        # pip takes hashes from a file only.
+        file = Path(scratch) / "torch.lock"
+        file.write_text(f"{requirement}\n", encoding="utf-8")
+        try:
+            _pip(python, [*_HASHED, str(file)], lambda line: None)
+        except EngineError as error:
+            if NOT_FOUND not in str(error):
+                raise
+            progress(f"the usual package index has no {named}: asking {TORCH_CPU_INDEX}")
+            _pip(python, ["--extra-index-url", TORCH_CPU_INDEX, *_HASHED, str(file)], lambda line: None)
 
 
 def _install_plugins(python: Path, plugins: Path) -> None:

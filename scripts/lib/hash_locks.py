@@ -1,0 +1,87 @@
+"""Writes the hashes into every lock file, from what the package index says of each pinned version.
+
+It runs with the Python of an environment that has `uv` (scripts/lib/relock makes one), which tells the hashes
+of all files of a version without downloading them. It takes the index from pip's own configuration.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(ROOT / "toolkit"))
+from peagle_sm.local.engine_build import TORCH_CPU_INDEX  # noqa: E402
+from scripts.lib.locks import Pin, comments, hashes_of, read_pins, render, with_hashes  # noqa: E402
+
+
+def lock_files() -> list[Path]:
+    """Every lock file of the project."""
+    return [
+        *sorted((ROOT / "requirements").glob("*.lock")),
+        *sorted((ROOT / "container").glob("*.lock")),
+        ROOT / "toolkit" / "peagle_sm" / "aiperf" / "aiperf.lock",
+    ]
+
+
+def asked(pins: list[Pin], *options: str) -> dict[str, tuple[str, ...]]:
+    """What an index says of pins: the hashes of their files.
+
+    Raises:
+        LookupError: it does not have them, or is out of reach; the message is uv's.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        bare = Path(folder) / "bare.txt"
+        bare.write_text("".join(f"{pin}\n" for pin in pins))
+        uv = [str(Path(sys.executable).with_name("uv")), "pip", "compile", "--quiet", "--no-deps"]
+        uv += ["--generate-hashes", "--universal", "--python-version", "3.11", "--format", "pylock.toml"]
+        ran = subprocess.run([*uv, *options, str(bare)], capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise LookupError(ran.stderr.strip())
+    return hashes_of(ran.stdout)
+
+
+def told(pins: list[Pin]) -> dict[str, tuple[str, ...]]:
+    """The hashes of a lock file's pins; those of PyTorch's own builds (`+cpu`) from PyTorch's index."""
+    index = os.environ.get("PIP_INDEX_URL") or _configured("index-url")
+    found = asked(
+        [pin for pin in pins if "+" not in pin.version], *(["--default-index", index] if index else [])
+    )
+    for pin in pins:
+        if "+" in pin.version:
+            try:
+                found |= asked([pin], "--default-index", TORCH_CPU_INDEX)
+            except LookupError:
+                print(f"{pin}: PyTorch's index is out of reach; its hashes stay as they are", file=sys.stderr)
+    return found
+
+
+def _configured(setting: str) -> str:
+    command = [sys.executable, "-m", "pip", "config", "get", f"global.{setting}"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def main() -> int:
+    """Write every lock file anew; a pin that stays without a hash is an error."""
+    bare = []
+    for lock in lock_files():
+        text = lock.read_text(encoding="utf-8")
+        pins = read_pins(text)
+        try:
+            pins = with_hashes(pins, told(pins))
+        except LookupError as error:
+            sys.exit(f"{lock.relative_to(ROOT)}: the index did not tell its hashes:\n{error}")
+        lock.write_text(render(comments(text), pins), encoding="utf-8")
+        print(f"{lock.relative_to(ROOT)}: {len(pins)} packages", file=sys.stderr)
+        bare += [f"{lock.relative_to(ROOT)}: {pin}" for pin in pins if not pin.hashes]
+    if bare:
+        print("no hash was found for:", *bare, sep="\n  ", file=sys.stderr)
+    return 1 if bare else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
