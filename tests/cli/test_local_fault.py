@@ -58,7 +58,7 @@ def test_a_fault_that_is_not_acceptable(fault: Run) -> None:
     result = fault("add", "cut", "--where", "there")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (
-        "error: where is not acceptable: found 'there'; allowed: frame, event, start\n"
+        "error: where is not acceptable: found 'there'; allowed: frame, part, event, start\n"
         "  next: peagle-sm local fault add cut --endpoint 'my-*' --times 1\n"
     )
     assert "stall has no option 'where'" in fault("add", "stall", "--where", "frame").stderr

@@ -15,6 +15,7 @@ Environment (all optional):
         openai             chat completions or completions by what is asked: like chat, or whole
         say                200 with SCRIPT_BODY to the letter: server-sent events where it begins with `data:`
         status:NNN         that status with SCRIPT_BODY
+        replay             200 with the bytes of the file SCRIPT_FILE, a recorded stream
         cut                like sse, but the connection breaks after SCRIPT_CHUNKS events
         stall              like sse, but after SCRIPT_CHUNKS events it says nothing for SCRIPT_STALL seconds
         hang               says nothing at all for SCRIPT_STALL seconds, then 200
@@ -89,6 +90,8 @@ class Handler(BaseHTTPRequestHandler):
         elif how == "say":
             told = script.get("SCRIPT_BODY", "").encode()
             self._whole(200, told, "text/event-stream" if told.startswith(b"data:") else "application/json")
+        elif how == "replay":
+            self._whole(200, Path(script["SCRIPT_FILE"]).read_bytes(), "text/event-stream; charset=utf-8")
         elif how.startswith("status:"):
             body = script.get("SCRIPT_BODY", '{"error": "scripted"}').encode()
             self._whole(int(how.removeprefix("status:")), body)

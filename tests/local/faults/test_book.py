@@ -75,7 +75,7 @@ def test_faults_are_cleared_by_id_or_all() -> None:
         ({}, "there is no such kind of fault: found None; allowed: cut, stall"),
         ({"kind": "cheese"}, "there is no such kind of fault: found 'cheese'"),
         ({"kind": "cut", "seconds": 3}, "cut has no option 'seconds'"),
-        ({"kind": "cut", "where": "there"}, "where is not acceptable: found 'there'; allowed: frame, event"),
+        ({"kind": "cut", "where": "there"}, "where is not acceptable: found 'there'; allowed: frame, part"),
         ({"kind": "cut", "times": 0}, "times is not acceptable: found 0; allowed: 1 or more"),
         ({"kind": "cut", "times": True}, "times is not acceptable: found True"),
         ({"kind": "cut", "clean": "yes"}, "clean is not acceptable: found 'yes'; allowed: true or false"),

@@ -71,6 +71,15 @@ def test_a_cut_that_ends_properly_is_silent_in_boto3(runtime: Any, endpoint: str
         assert (b"".join(parts), error) == (sse(2), None)
 
 
+def test_a_cut_within_an_event_is_silent_in_boto3_too(runtime: Any, endpoint: str, add: Add) -> None:
+    add("cut", where="part", clean=True, after_events=2, times=1)
+    parts, error = read(runtime, endpoint)
+    assert error is None
+    assert parts[:2] == [sse(1), sse(2)[len(sse(1)) :]]
+    assert sse(3).startswith(b"".join(parts))
+    assert not parts[2].endswith(b"\n")
+
+
 def test_a_cut_connection_is_an_error_in_boto3(runtime: Any, endpoint: str, add: Add) -> None:
     for where, events in (("frame", 2), ("event", 2), ("start", 0)):
         add("cut", where=where, after_events=2, times=1)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.local.faults import BareWire, EventStreamWire, Strike, parse
-from peagle_sm.local.faults.events import EventCount
+from peagle_sm.local.faults.events import EventCount, events_of, first_event
 from peagle_sm.local.faults.stream import Cut, Send, Wait, transform
 
 TEXTS = st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=8)
@@ -92,6 +92,30 @@ def test_a_cut_leaves_the_events_before_it_and_half_a_frame(
     half = sent(actions[-2:-1])
     assert half
     assert payloads(half) == []
+
+
+@given(answers(), st.integers(0, 12), SEEDS)
+def test_a_cut_part_holds_the_beginning_of_an_event_and_no_more(
+    made: tuple[bytes, list[bytes]], after: int, seed: int
+) -> None:
+    whole, given_parts = made
+    actions = struck(given_parts, EventStreamWire(), "cut", seed, where="part", after_events=after)
+    assert actions[-1] == Cut(clean=False)
+    passed, rest = EventCount(after).split(whole)
+    *_, half = payloads(sent(actions))
+    assert b"".join(payloads(sent(actions))) == passed + half
+    event = first_event(rest or b"") or b"data: {"
+    assert event.startswith(half)
+    assert b"\n" not in half
+    assert half != event.rstrip()
+
+
+@given(answers(), st.integers(1, 12))
+def test_events_before_a_fault_come_in_a_part_each(made: tuple[bytes, list[bytes]], after: int) -> None:
+    whole, _ = made
+    found = payloads(sent(struck([whole], EventStreamWire(), "cut", where="event", after_events=after)))
+    assert found == list(events_of(EventCount(after).split(whole)[0]))
+    assert len(found) == min(after, whole.count(b"\n\n"))
 
 
 @given(answers(), st.integers(1, 12), st.booleans())

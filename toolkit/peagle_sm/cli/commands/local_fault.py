@@ -48,7 +48,7 @@ def fault() -> None:
 @click.option(
     "--after-events", type=click.IntRange(min=0), help="Let so many events of a stream pass.  [default: 1]"
 )
-@click.option("--where", help="cut: frame, event, start. corrupt: message, prelude, garbage.")
+@click.option("--where", help="cut: frame, part, event, start. corrupt: message, prelude, garbage.")
 @click.option("--clean", is_flag=True, default=None, help="cut: end the response properly all the same.")
 @click.option("--seconds", type=click.FloatRange(0, 3600), help="stall: for how long.  [default: 30]")
 @click.option("--parts", help="split: random, bytes, one.  [default: random]")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 _LF, _CR = 0x0A, 0x0D
 
 
@@ -35,6 +37,14 @@ class EventCount:
                     return data[: place + 1], data[place + 1 :]
             self._line_empty = True
         return data, None
+
+
+def events_of(data: bytes) -> Iterator[bytes]:
+    """The events in bytes that begin with one; last, where there is one, the event that has not ended."""
+    left: bytes | None = data
+    while left:
+        event, left = EventCount(1).split(left)
+        yield event
 
 
 def first_event(data: bytes) -> bytes:

@@ -66,10 +66,10 @@ KINDS: Mapping[str, Kind] = {
     for kind in (
         Kind(
             "cut",
-            "the connection breaks: inside a frame, between two events, or before the first byte",
+            "the connection breaks: in a frame, after half an event, between two, or before the first byte",
             _ALL,
             {
-                "where": Option("frame", ("frame", "event", "start")),
+                "where": Option("frame", ("frame", "part", "event", "start")),
                 "clean": Option(False),
                 "after_events": _AFTER,
             },

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from peagle_sm.local import eventstream
 from peagle_sm.local.faults.book import Strike
-from peagle_sm.local.faults.events import EventCount, first_event
+from peagle_sm.local.faults.events import EventCount, events_of, first_event
 from peagle_sm.local.faults.wires import Wire
 
 
@@ -53,7 +53,11 @@ class Transform(Protocol):
 
 
 class _AfterEvents(ABC):
-    """Lets some events pass, then does `_strike` once, with what follows them or at the answer's end."""
+    """Lets some events pass, then does `_strike` once, with what follows them or at the answer's end.
+
+    The events that pass come in a part each, however the engine's bytes were read: a client then meets the
+    fault alone, and not also what it makes of several events in one part.
+    """
 
     def __init__(self, strike: Strike, wire: Wire) -> None:
         self._of = strike
@@ -66,8 +70,8 @@ class _AfterEvents(ABC):
             yield Send(self._wire.part(payload))
             return
         before, after = self._count.split(payload)
-        if before:
-            yield Send(self._wire.part(before))
+        for event in events_of(before):
+            yield Send(self._wire.part(event))
         if after:
             self._struck = True
             yield from self._strike(after)
@@ -84,10 +88,14 @@ class _AfterEvents(ABC):
 
 class _CutShort(_AfterEvents):
     def _strike(self, after: bytes) -> Iterator[Action]:
+        # An answer that has ended has no further event to break, so that one begins which never was.
+        event = first_event(after) or b"data: {"
         if self._of.option("where") == "frame":
-            # An answer that has ended has no further frame to break, so that one begins which never was.
-            whole = self._wire.part(first_event(after) or b"data: {")
+            whole = self._wire.part(event)
             yield Send(whole[: self._of.chance.randrange(1, len(whole))])
+        elif self._of.option("where") == "part":
+            text = event.rstrip(b"\r\n")
+            yield Send(self._wire.part(text[: self._of.chance.randrange(1, max(2, len(text)))]))
         yield Cut(clean=self._of.option("clean"))
 
 
