@@ -36,13 +36,19 @@ PUBLIC = [
     "ToolCallPart",
     "Usage",
     "__version__",
+    "bench",
     "check_head",
+    "compare",
     "connect",
     "deploy",
+    "doctor",
     "load_spec",
     "make_session",
     "plan",
+    "report",
     "spec_from_builder",
+    "tune",
+    "verify",
 ]
 
 

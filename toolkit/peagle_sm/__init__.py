@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         ToolCallPart,
         Usage,
     )
-    from peagle_sm.aws.session import LocalTarget, make_session
+    from peagle_sm.aws.session import LocalTarget
     from peagle_sm.core.errors import (
         BillableLeft,
         CredentialsError,
@@ -44,9 +44,14 @@ if TYPE_CHECKING:
         StreamStalled,
         StreamTooLarge,
     )
+    from peagle_sm.measure.notebook.bench import bench
+    from peagle_sm.measure.notebook.compare import compare
+    from peagle_sm.measure.notebook.report import report
+    from peagle_sm.measure.notebook.tune import tune
+    from peagle_sm.measure.notebook.verify import verify
     from peagle_sm.service.endpoint import Endpoint
     from peagle_sm.service.heads import check_head
-    from peagle_sm.service.notebook import connect, deploy, plan
+    from peagle_sm.service.notebook import connect, deploy, doctor, make_session, plan
 
     __version__: str
 
@@ -81,13 +86,19 @@ _HOME = {
     "ToolCall": "peagle_sm.aws.runtime",
     "ToolCallPart": "peagle_sm.aws.runtime",
     "Usage": "peagle_sm.aws.runtime",
+    "bench": "peagle_sm.measure.notebook.bench",
     "check_head": "peagle_sm.service.heads",
+    "compare": "peagle_sm.measure.notebook.compare",
     "connect": "peagle_sm.service.notebook",
     "deploy": "peagle_sm.service.notebook",
+    "doctor": "peagle_sm.service.notebook",
     "load_spec": "peagle_sm.core.spec",
-    "make_session": "peagle_sm.aws.session",
+    "make_session": "peagle_sm.service.notebook",
     "plan": "peagle_sm.service.notebook",
+    "report": "peagle_sm.measure.notebook.report",
     "spec_from_builder": "peagle_sm.core.model_builder",
+    "tune": "peagle_sm.measure.notebook.tune",
+    "verify": "peagle_sm.measure.notebook.verify",
 }
 
 __all__ = [
@@ -122,13 +133,19 @@ __all__ = [
     "ToolCallPart",
     "Usage",
     "__version__",
+    "bench",
     "check_head",
+    "compare",
     "connect",
     "deploy",
+    "doctor",
     "load_spec",
     "make_session",
     "plan",
+    "report",
     "spec_from_builder",
+    "tune",
+    "verify",
 ]
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from peagle_sm.aws.parts import TokenLogprob, ToolCall, ToolCallPart, Usage
+from peagle_sm.core.display import Card, Shown
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Acceptance:
 
 
 @dataclass(frozen=True)
-class StreamSummary:
+class StreamSummary(Shown):
     """The figures of one request.
 
     ``ttft_ms``: sending to first text; None when not streamed. ``total_ms``: sending to the end.
@@ -75,6 +76,22 @@ class StreamSummary:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
         return {**asdict(self), "acceptance_length": self.acceptance_length}
+
+    def card(self) -> Card:
+        """What a notebook shows of it."""
+        told = self.acceptance
+        drafts = "" if told is None else f"{told.acceptance_length:.2f} tokens a pass of the target"
+        if told is not None:
+            drafts += f" ({told.accepted_tokens} of {told.draft_tokens} draft tokens taken)"
+        fields = (
+            ("tokens", "" if self.output_tokens is None else f"{self.output_tokens} out"),
+            ("speed", "" if self.otps is None else f"{self.otps:.1f} tokens/s"),
+            ("time", f"{self.total_ms:.0f} ms"),
+            ("first token", "" if self.ttft_ms is None else f"after {self.ttft_ms:.0f} ms"),
+            ("acceptance", drafts),
+            ("ended", self.finish_reason or ""),
+        )
+        return Card("One answer", fields=tuple((name, value) for name, value in fields if value))
 
 
 @dataclass(frozen=True)

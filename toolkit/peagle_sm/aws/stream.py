@@ -6,9 +6,10 @@ import contextlib
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from typing import TextIO
 
 from peagle_sm.aws.assembly import Assembler
-from peagle_sm.aws.figures import Chunk
+from peagle_sm.aws.figures import Chunk, StreamSummary
 from peagle_sm.aws.patience import DRAIN_S, Deadline, Patience
 from peagle_sm.aws.sources import Source
 from peagle_sm.aws.streamed import StreamedAnswer
@@ -66,6 +67,19 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
         if self._source.interrupt is not None:
             self._source.interrupt()  # a read that is blocked in another thread holds a lock on the rest
         self._source.close()
+
+    def show(self, file: TextIO | None = None) -> StreamSummary:
+        """Print the answer as it comes, on ``file`` or stdout, and return its figures.
+
+        What a reasoning model thinks is not printed; `reasoning` has it.
+
+        Raises:
+            StreamError: as while iterating; what came before is printed.
+        """
+        for chunk in self:
+            print(chunk.text, end="", file=file, flush=True)
+        print(file=file, flush=True)
+        return self.summary
 
     def __enter__(self) -> TokenStream:
         """Return itself."""

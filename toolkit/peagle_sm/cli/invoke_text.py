@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peagle_sm.cli.plan_text import STAND_IN
+from peagle_sm.core.words import STAND_IN
 
 if TYPE_CHECKING:
     from peagle_sm.aws.runtime import StreamSummary

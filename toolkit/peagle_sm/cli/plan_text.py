@@ -7,29 +7,20 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from peagle_sm.cli.table import render_fields
-from peagle_sm.cli.words import usd
+from peagle_sm.core.plan_words import (
+    draft_tokens,
+    instances,
+    is_stand_in,
+    price,
+    request_name,
+    where,
+    worst_first,
+)
+from peagle_sm.core.words import STAND_IN, speculation_text, usd
 
 if TYPE_CHECKING:
     from peagle_sm.core.jumpstart.lock import Lock
-    from peagle_sm.core.records import Finding, Plan, Request
-
-_NAME_KEYS = ("EndpointName", "EndpointConfigName", "ModelName", "Name")
-_OWN_NAME = {
-    "create_model": "ModelName",
-    "create_endpoint_config": "EndpointConfigName",
-    "create_endpoint": "EndpointName",
-    "create_inference_component": "InferenceComponentName",
-}
-STAND_IN = "small stand-in weights: it works as the real one does, its figures say nothing about it"
-
-
-def speculation_text(mode: str | None, tokens: int | None) -> str:
-    """`p-eagle, 7 draft tokens`; `none` for no speculation; `unknown` without the fact."""
-    if mode is None:
-        return "unknown"
-    if mode == "none" or tokens is None:
-        return mode
-    return f"{mode}, {tokens} draft tokens"
+    from peagle_sm.core.records import Finding, Plan
 
 
 def render_plan(plan: Plan) -> str:
@@ -46,19 +37,8 @@ def render_plan(plan: Plan) -> str:
     return "\n\n".join(blocks)
 
 
-def is_stand_in(plan: Plan) -> bool:
-    """Whether small weights stand in: in every local endpoint, and in models that are nothing else."""
-    if plan.context.local:
-        return True
-    from peagle_sm.core.catalog import load_catalog
-
-    entry = load_catalog().models.get(plan.spec.model)
-    return entry is not None and entry.stand_in
-
-
 def _heading(plan: Plan) -> str:
-    where = "the local SageMaker" if plan.context.local else f"account {plan.context.account}"
-    return f"Plan for {plan.spec.name} in {plan.context.region}, {where}"
+    return f"Plan for {plan.spec.name} in {where(plan)}"
 
 
 def _facts(plan: Plan) -> list[tuple[str, str]]:
@@ -68,14 +48,14 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
         model += f"\n({STAND_IN})"
     facts = [
         ("model", model),
-        ("speculation", speculation_text(spec.speculation.mode, _draft_tokens(plan))),
-        ("instance", _instances(plan)),
+        ("speculation", speculation_text(spec.speculation.mode, draft_tokens(plan))),
+        ("instance", instances(plan)),
     ]
     if plan.unused_gpus:
         facts.append(("unused GPUs", f"{plan.unused_gpus} on each instance: paid for, and doing nothing"))
     return [
         *facts,
-        ("price", _price(plan)),
+        ("price", price(plan)),
         (
             "at most",
             f"{usd(plan.max_usd)} in its lifetime of {spec.lifecycle.max_lifetime_hours:g} h",
@@ -102,52 +82,10 @@ def _lock(plan: Plan) -> list[tuple[str, str]]:
     return [("locked", f"{found.model_id} {found.version}, config {found.config}, on {lock.written_at[:10]}")]
 
 
-def _price(plan: Plan) -> str:
-    price = f"{usd(plan.usd_per_hour, 'hour')}, {usd(plan.usd_per_day, 'day')}"
-    if plan.most_usd_per_hour not in (None, plan.usd_per_hour):
-        price += (
-            f"\nup to {usd(plan.most_usd_per_hour, 'hour')} with {plan.spec.instance_bounds[1]} instances"
-        )
-    if plan.update_usd_per_hour:
-        price += f"\n{usd(plan.update_usd_per_hour, 'hour')} more while an update runs its second fleet"
-    return price
-
-
-def _instances(plan: Plan) -> str:
-    for request in plan.requests:
-        for variant in request.parameters.get("ProductionVariants", ()):
-            pools = [pool["InstanceType"] for pool in variant.get("InstancePools", ())]
-            kinds = [variant["InstanceType"]] if "InstanceType" in variant else pools
-            return f"{plan.spec.placement.instance_count} x {' or '.join(kinds)}"
-    placement = plan.spec.placement
-    return f"{placement.instance_count} x {' or '.join(placement.instance_types) or 'unknown'}"
-
-
-def _draft_tokens(plan: Plan) -> int | None:
-    import json
-
-    from peagle_sm.core.environment import SPECULATIVE_CONFIG
-
-    for request in plan.requests:
-        text = request.parameters.get("PrimaryContainer", {}).get("Environment", {}).get(SPECULATIVE_CONFIG)
-        if text:
-            tokens = json.loads(text).get("num_speculative_tokens")
-            return tokens if isinstance(tokens, int) else None
-    return plan.spec.speculation.num_speculative_tokens
-
-
-def request_name(request: Request) -> str:
-    """The name of what a request creates."""
-    own = _OWN_NAME.get(request.operation)
-    keys = (own,) if own else _NAME_KEYS
-    return next((str(request.parameters[key]) for key in keys if key in request.parameters), "")
-
-
 def render_findings(findings: Sequence[Finding]) -> str:
     """Each finding with its severity, what to do, and where the rule comes from; errors first."""
-    order = {"error": 0, "warning": 1, "info": 2}
     lines = []
-    for finding in sorted(findings, key=lambda each: order[each.severity]):
+    for finding in worst_first(tuple(findings)):
         lines.append(f"  {finding.severity.ljust(7)}  {finding.check}: {finding.message}")
         if finding.next_step:
             lines.append(f"           next: {finding.next_step}")
@@ -167,7 +105,7 @@ def plan_data(plan: Plan) -> dict[str, Any]:
         "name": plan.spec.name,
         "model": plan.spec.model,
         "mode": plan.spec.speculation.mode,
-        "num_speculative_tokens": _draft_tokens(plan),
+        "num_speculative_tokens": draft_tokens(plan),
         "account": plan.context.account,
         "region": plan.context.region,
         "local": plan.context.local,

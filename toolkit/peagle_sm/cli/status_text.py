@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from peagle_sm.cli.plan_text import STAND_IN, speculation_text
 from peagle_sm.cli.table import render_fields, render_table
 from peagle_sm.cli.words import elapsed, usd
 from peagle_sm.core.resting import rest_costs
+from peagle_sm.core.words import STAND_IN, speculation_text
 
 if TYPE_CHECKING:
     from peagle_sm.service import EndpointStatus, EndpointSummary

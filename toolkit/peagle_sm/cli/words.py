@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import re
 
+from peagle_sm.core.words import elapsed, usd
+
+__all__ = ["STAND_IN", "elapsed", "parse_duration", "usd"]
+
 #: Beside measured figures of the weights that ship with peagle-sm.
 STAND_IN = "small stand-in weights on a CPU: these figures say nothing of a GPU"
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-def elapsed(seconds: float) -> str:
-    """`7s`, `3m07s`, `2h05m`."""
-    whole = max(0, int(seconds))
-    hours, rest = divmod(whole, 3600)
-    minutes, secs = divmod(rest, 60)
-    if hours:
-        return f"{hours}h{minutes:02d}m"
-    return f"{minutes}m{secs:02d}s" if minutes else f"{secs}s"
-
-
-def usd(amount: float | None, per: str = "") -> str:
-    """`12.34 USD/hour`; None is `unknown`, never zero."""
-    if amount is None:
-        return "unknown"
-    return f"{amount:,.2f} USD{'/' + per if per else ''}"
 
 
 def parse_duration(text: str) -> float:

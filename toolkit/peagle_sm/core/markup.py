@@ -1,4 +1,4 @@
-"""Elements of HTML and SVG as text that is escaped unless it is markup already: of reports and of notebooks."""
+"""Elements of HTML and SVG as text that is escaped unless it is markup already. Pure."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from peagle_sm.core.display import Card, Shown
 from peagle_sm.core.spec import EndpointSpec
 
 Severity = Literal["error", "warning", "info"]
@@ -88,7 +89,7 @@ class Context:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Shown):
     """What a deploy would do, what it would cost, and what there is to say about it.
 
     ``most_usd_per_hour`` is the price with as many instances as scaling may come to; ``update_usd_per_hour``
@@ -119,3 +120,9 @@ class Plan:
     def refused(self) -> bool:
         """True when a finding of severity "error" forbids the deploy."""
         return any(finding.severity == "error" for finding in self.findings)
+
+    def card(self) -> Card:
+        """What a notebook shows of it."""
+        from peagle_sm.core.plan_words import plan_card
+
+        return plan_card(self)

@@ -10,6 +10,7 @@ from peagle_sm.aws import control
 from peagle_sm.aws.control import EndpointFacts
 from peagle_sm.aws.lifetime import Lifetime
 from peagle_sm.aws.session import Session
+from peagle_sm.core.display import Card, Shown
 from peagle_sm.core.errors import NotFound
 from peagle_sm.core.resting import rest_costs
 from peagle_sm.service.belongings import Belongings, belongings_of
@@ -19,7 +20,7 @@ from peagle_sm.service.rest import known_entry
 
 
 @dataclass(frozen=True)
-class EndpointStatus:
+class EndpointStatus(Shown):
     """Everything known of one endpoint.
 
     ``config_asked`` is the config that this endpoint's deploy made, ``config_name`` the one it runs: they
@@ -45,6 +46,12 @@ class EndpointStatus:
         if self.lifetime is not None:
             del document["lifetime"]["raw"]
         return document
+
+    def card(self) -> Card:
+        """What a notebook shows of it."""
+        from peagle_sm.service.cards import status_card
+
+        return status_card(self)
 
 
 def status(name: str, *, session: Session) -> EndpointStatus:

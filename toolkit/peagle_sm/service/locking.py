@@ -156,7 +156,7 @@ def _keep(environ: Mapping[str, str]) -> Path:
 
 
 def _lock(spec: EndpointSpec, session: Session, found: Found, buckets: Buckets, config: str | None) -> Lock:
-    from peagle_sm import __version__
+    from importlib.metadata import version
 
     chosen = choose_config(found.document, config)
     resolved = resolve_config(
@@ -172,7 +172,7 @@ def _lock(spec: EndpointSpec, session: Session, found: Found, buckets: Buckets, 
     head = resolved.heads[0] if resolved.heads else None
     return Lock(
         lock_version=1,
-        written_by=f"peagle-sm {__version__}",
+        written_by=f"peagle-sm {version('peagle-sm')}",
         written_at=session.now().replace(microsecond=0).isoformat(),
         asked=Asked(model=spec.model, instance_types=tuple(spec.placement.instance_types), config=config),
         source=LockedSource(

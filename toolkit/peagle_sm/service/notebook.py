@@ -1,4 +1,4 @@
-"""The package's own deploy(), connect() and plan(): one call from a notebook."""
+"""The package's own make_session(), deploy(), connect(), plan() and doctor(): one call from a notebook."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from peagle_sm.aws.sagemaker_sdk import endpoint_name_of, session_of
-from peagle_sm.aws.session import LocalTarget, Session, make_session
+from peagle_sm.aws.session import LocalTarget, Session
+from peagle_sm.aws.session import make_session as make_aws_session
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.model_builder import is_builder, spec_from_builder
 from peagle_sm.core.records import Plan
 from peagle_sm.core.spec import EndpointSpec, load_spec
+from peagle_sm.service.checkup import Checkup, planned
 from peagle_sm.service.deployment import deploy as deploy_with
 from peagle_sm.service.endpoint import Endpoint
 from peagle_sm.service.endpoint import connect as connect_with
-from peagle_sm.service.events import Event, Progress
+from peagle_sm.service.events import Progress
 from peagle_sm.service.planning import plan_for
-from peagle_sm.service.preflight import require_preflight
+from peagle_sm.service.preflight import TIMEOUT_S, preflight, require_preflight
+from peagle_sm.service.told import followed
 
 if TYPE_CHECKING:
     from sagemaker.core.resources import Endpoint as SageMakerEndpoint
@@ -31,6 +34,7 @@ Local = bool | int | LocalTarget
 def deploy(
     spec: SpecLike | ModelBuilder,
     *,
+    session: Session | None = None,
     local: Local = False,
     profile: str | None = None,
     region: str | None = None,
@@ -45,29 +49,33 @@ def deploy(
     The spec is an EndpointSpec, a YAML file's path, a mapping, or a ModelBuilder of the SageMaker Python SDK
     made by ``from_jumpstart_config`` and not built yet (see `spec_from_builder`).
 
-    Shows the plan and asks, unless ``yes``; tells its progress on stderr, unless ``progress`` takes it.
-    Refuses where no guard is installed, unless ``unguarded``, and where the preflight finds an error, unless
-    ``skip_checks`` has the check's id.
-    ``local`` is True for the local SageMaker, its port when several run, or a LocalTarget;
-    ``sagemaker_session`` is a Session of the SDK (or boto3's), used in place of profile and region. Errors as
-    `peagle_sm.service.deploy`.
+    Shows the plan and asks, unless ``yes``; tells its progress in the notebook's cell or on stderr, unless
+    ``progress`` takes it. Refuses where no guard is installed, unless ``unguarded``, and where the preflight
+    finds an error, unless ``skip_checks`` has the check's id.
+    Where calls go is a ``session`` of `make_session`, or what that is made from: ``local`` is True for the
+    local SageMaker, its port when several run, or a LocalTarget; ``sagemaker_session`` is a Session of the
+    SDK (or boto3's), used in place of profile and region. Errors as `peagle_sm.service.deploy`.
     """
     chosen = as_spec(spec)
-    session = _session_for(spec, local, profile, region or chosen.placement.region, sagemaker_session)
-    return deploy_with(
-        chosen,
-        session=session,
-        confirm=None if yes else _ask,
-        progress=progress or Tell(),
-        unguarded=unguarded,
-        preflight=lambda made: require_preflight(session, made, skip=skip_checks),
-        skip_checks=skip_checks,
+    place = session or _session_for(
+        spec, local, profile, region or chosen.placement.region, sagemaker_session
     )
+    with followed(progress) as follow:
+        return deploy_with(
+            chosen,
+            session=place,
+            confirm=None if yes else _ask,
+            progress=follow,
+            unguarded=unguarded,
+            preflight=lambda made: require_preflight(place, made, skip=skip_checks),
+            skip_checks=skip_checks,
+        )
 
 
 def connect(
     name: str | SageMakerEndpoint,
     *,
+    session: Session | None = None,
     local: Local = False,
     profile: str | None = None,
     region: str | None = None,
@@ -81,13 +89,14 @@ def connect(
         NotFound: there is none of that name.
         SpecError: ``name`` is neither.
     """
-    session = _session_for(name, local, profile, region, sagemaker_session)
-    return connect_with(endpoint_name_of(name) if not isinstance(name, str) else name, session=session)
+    place = session or _session_for(name, local, profile, region, sagemaker_session)
+    return connect_with(endpoint_name_of(name) if not isinstance(name, str) else name, session=place)
 
 
 def plan(
     spec: SpecLike | ModelBuilder,
     *,
+    session: Session | None = None,
     local: Local = False,
     profile: str | None = None,
     region: str | None = None,
@@ -95,8 +104,40 @@ def plan(
 ) -> Plan:
     """Return what `deploy` would do, with price and findings; creates nothing."""
     chosen = as_spec(spec)
-    session = _session_for(spec, local, profile, region or chosen.placement.region, sagemaker_session)
-    return plan_for(chosen, session, account_from_spec=True)
+    place = session or _session_for(
+        spec, local, profile, region or chosen.placement.region, sagemaker_session
+    )
+    return plan_for(chosen, place, account_from_spec=True)
+
+
+def doctor(
+    spec: SpecLike | ModelBuilder | None = None,
+    *,
+    session: Session | None = None,
+    local: Local = False,
+    profile: str | None = None,
+    region: str | None = None,
+    sagemaker_session: Any = None,
+    skip_checks: Collection[str] = (),
+    timeout_s: float = TIMEOUT_S,
+) -> Checkup:
+    """Look at the account, the spec and this machine before anything is created, as `peagle-sm doctor` does.
+
+    ``timeout_s`` bounds all look-ups together; what takes longer is unknown. Nothing is raised for what is
+    found: ``Checkup.ok`` tells.
+
+    Raises:
+        SpecError: no spec, or ``skip_checks`` has an id that is no check's.
+        CredentialsError: no region is set, or the spec asks for another one.
+    """
+    from peagle_sm.local.machine import read_machine
+
+    chosen = None if spec is None else as_spec(spec)
+    asked = region or (chosen.placement.region if chosen else None)
+    place = session or _session_for(spec, local, profile, asked, sagemaker_session)
+    more = {"machine": read_machine}
+    found = preflight(place, planned(place, chosen), skip=skip_checks, timeout_s=timeout_s, more=more)
+    return Checkup(found)
 
 
 def as_spec(spec: SpecLike | ModelBuilder) -> EndpointSpec:
@@ -130,24 +171,43 @@ def _session_for(
                 "sagemaker_session: found beside local; allowed: one of them, each says where calls go.",
                 next_step="Leave local out; make_session(local=...).to_sagemaker() makes a local one.",
             )
-        return make_session(profile, region, sagemaker_session=sagemaker_session)
+        return make_aws_session(profile, region, sagemaker_session=sagemaker_session)
     if local is False and profile is None:
         brought = session_of(thing)
         if brought is not None and region in (None, brought.region):
             return brought
-    return session_for(local, profile, region)
+    return make_session(profile, None if local is not False else region, local)
 
 
-def session_for(local: Local, profile: str | None, region: str | None) -> Session:
-    """Return the session for AWS, or for the local SageMaker that runs on this machine."""
-    if local is False:
-        return make_session(profile, region)
-    if isinstance(local, LocalTarget):
-        return make_session(local=local)
-    from peagle_sm.local.lifecycle import find_server
+def make_session(
+    profile: str | None = None,
+    region: str | None = None,
+    local: Local | None = False,
+    *,
+    sagemaker_session: Any = None,
+) -> Session:
+    """Settle where calls go: an account and region of AWS, or the local SageMaker of this machine.
 
-    found = find_server(None if local is True else local)
-    return make_session(local=LocalTarget.from_status(found.to_dict()))
+    ``local`` is True for the local SageMaker that runs (`peagle-sm local up`), its port when several run, or
+    a LocalTarget. On AWS the region comes from ``region``, else AWS_REGION, AWS_DEFAULT_REGION or the
+    profile; nothing is called and no credentials are looked up yet. ``sagemaker_session`` is a Session of
+    the SageMaker Python SDK, or a boto3 session: its credentials and, unless ``region`` is given, its region
+    are used, and no profile.
+
+    Raises:
+        CredentialsError: no such profile, no region, or a region that AWS does not have.
+        SpecError: ``sagemaker_session`` is no session, or stands beside ``profile`` or ``local``.
+        NotFound: no local SageMaker runs, or several.
+    """
+    if sagemaker_session is not None:
+        return _session_for(None, local or False, profile, region, sagemaker_session)
+    if local is None or local is False:
+        return make_aws_session(profile, region)
+    if not isinstance(local, LocalTarget):
+        from peagle_sm.local.lifecycle import find_server
+
+        local = LocalTarget.from_status(find_server(None if local is True else local).to_dict())
+    return make_aws_session(region=region, local=local)
 
 
 def _ask(plan: Plan) -> bool:
@@ -163,21 +223,3 @@ def _ask(plan: Plan) -> bool:
         return input("Deploy? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:
         return False
-
-
-class Tell:
-    """Prints an event on stderr when it differs from the one before in phase, status or message."""
-
-    def __init__(self) -> None:
-        """Start with nothing said."""
-        self._said: tuple[str, str | None, str] | None = None
-
-    def __call__(self, event: Event) -> None:
-        """Print the event if it is news."""
-        key = (event.phase, event.status, event.message)
-        if key == self._said:
-            return
-        self._said = key
-        spent = "" if not event.spent_usd else f"  {event.spent_usd:.2f} USD"
-        status = f" [{event.status}]" if event.status else ""
-        print(f"{event.elapsed_s:7.1f} s  {event.message}{status}{spent}", file=sys.stderr)

@@ -100,8 +100,8 @@ def chat(
 
 
 def _greet(state: State, status: EndpointStatus, stand_in: bool, scripted: bool) -> None:
-    from peagle_sm.cli.plan_text import STAND_IN, speculation_text
     from peagle_sm.cli.words import usd
+    from peagle_sm.core.words import STAND_IN, speculation_text
 
     summary = status.summary
     price = "no cost" if state.local else usd(summary.usd_per_hour, "hour")

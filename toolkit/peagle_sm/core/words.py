@@ -1,0 +1,32 @@
+"""Durations, money and modes in the words that people read, on every front door. Pure."""
+
+from __future__ import annotations
+
+#: Beside what an endpoint with the weights that ship with peagle-sm is.
+STAND_IN = "small stand-in weights: it works as the real one does, its figures say nothing about it"
+
+
+def elapsed(seconds: float) -> str:
+    """`7s`, `3m07s`, `2h05m`."""
+    whole = max(0, int(seconds))
+    hours, rest = divmod(whole, 3600)
+    minutes, secs = divmod(rest, 60)
+    if hours:
+        return f"{hours}h{minutes:02d}m"
+    return f"{minutes}m{secs:02d}s" if minutes else f"{secs}s"
+
+
+def usd(amount: float | None, per: str = "") -> str:
+    """`12.34 USD/hour`; None is `unknown`, never zero."""
+    if amount is None:
+        return "unknown"
+    return f"{amount:,.2f} USD{'/' + per if per else ''}"
+
+
+def speculation_text(mode: str | None, tokens: int | None) -> str:
+    """`p-eagle, 7 draft tokens`; `none` for no speculation; `unknown` without the fact."""
+    if mode is None:
+        return "unknown"
+    if mode == "none" or tokens is None:
+        return mode
+    return f"{mode}, {tokens} draft tokens"

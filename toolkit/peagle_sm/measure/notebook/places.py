@@ -1,0 +1,90 @@
+"""What the measuring calls share: endpoints in any form, the workload, the results file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import NotFound, SpecError
+from peagle_sm.measure.endpoint_arm import is_url
+from peagle_sm.measure.workloads import Workload, load_workload
+from peagle_sm.service.endpoint import Endpoint
+from peagle_sm.service.notebook import Local, make_session
+
+EndpointLike = Endpoint | str
+PACKAGES = ("aiohttp", "uvloop", "psutil")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the endpoints are: a session, or what one is made from once it is needed."""
+
+    session: Session | None
+    local: Local
+    profile: str | None
+    region: str | None
+
+    def open(self, *endpoints: EndpointLike) -> Session | None:
+        """The session for these endpoints; None where all of them are addresses of a bare vLLM.
+
+        Raises:
+            SpecError: they are in different places.
+        """
+        brought = [each.session for each in endpoints if isinstance(each, Endpoint)]
+        if self.session is None and brought:
+            first = brought[0]
+            if any((each.region, each.local_url) != (first.region, first.local_url) for each in brought):
+                raise SpecError(
+                    "the endpoints are in different regions; allowed: one region",
+                    next_step="deploy them into one, so that the client is as far from each",
+                )
+            return first
+        if endpoints and all(isinstance(each, str) and is_url(each) for each in endpoints):
+            return None
+        return self.session or make_session(self.profile, self.region, self.local)
+
+
+def demanded(session: Session | None) -> Session:
+    """The session, where there must be one: some endpoint is no address of a bare vLLM."""
+    assert session is not None, "only addresses of bare servers are asked without a session"
+    return session
+
+
+def name_of(endpoint: EndpointLike) -> str:
+    """Its name or address."""
+    return endpoint.name if isinstance(endpoint, Endpoint) else endpoint
+
+
+def need_packages(packages: Sequence[str] = PACKAGES) -> None:
+    """Say what to install when the extra `measure` is not there.
+
+    Raises:
+        NotFound: a package of the extra is missing.
+    """
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        raise NotFound(
+            f"measuring needs {' and '.join(missing)}, which this Python does not have",
+            next_step='pip install "peagle-sm[measure]"',
+            details={"missing": missing},
+        )
+
+
+def results_file(*words: str) -> Path:
+    """``results/bench-NAME-20261120T150000Z.jsonl`` of ``("bench", "NAME")``: where nobody named a file."""
+    name = "".join(each if each.isalnum() or each in "-_" else "-" for each in "-".join(words))
+    return Path("results") / f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.jsonl"
+
+
+def chosen(
+    workload: Workload | str, prompts: int | None, seed: int, max_tokens: int | None, **more: Any
+) -> Workload:
+    """The workload: one that was loaded, or by its name or file; errors as `load_workload`."""
+    if isinstance(workload, Workload):
+        return workload
+    return load_workload(workload, seed=seed, count=prompts, max_tokens=max_tokens, **more)

@@ -1,0 +1,121 @@
+"""tune(): the best num_speculative_tokens for one's own traffic."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import PlanRefused
+from peagle_sm.core.spec import Mode
+from peagle_sm.measure.notebook.places import PACKAGES, Place, chosen, demanded, need_packages, results_file
+from peagle_sm.measure.notebook.results import TuneResult
+from peagle_sm.measure.notebook.running import blocking
+from peagle_sm.measure.workloads import Workload
+from peagle_sm.service.events import Progress
+from peagle_sm.service.notebook import Local, SpecLike, as_spec
+from peagle_sm.service.told import followed
+
+By = Literal["auto", "runtime", "deployments"]
+
+
+def tune(
+    spec: SpecLike,
+    *,
+    modes: Sequence[Mode] = (),
+    heads: Mapping[Mode, str] | None = None,
+    concurrency: Sequence[int] = (1, 8),
+    max_k: int = 11,
+    by: By = "auto",
+    max_deployments: int = 3,
+    rounds: int = 4,
+    workload: Workload | str = "humaneval",
+    requests: int = 24,
+    max_tokens: int = 128,
+    sweep_rounds: int = 0,
+    write: bool = True,
+    yes: bool = False,
+    unguarded: bool = False,
+    seed: int = 0,
+    out: str | Path | None = None,
+    session: Session | None = None,
+    local: Local = False,
+    profile: str | None = None,
+    region: str | None = None,
+    progress: Progress | None = None,
+) -> TuneResult:
+    """Find the best K for each concurrency and one for all, as `peagle-sm tune` does.
+
+    Deploys the model without speculation and with it, measures a few K, predicts the others, measures the
+    best again, and deletes everything. Shows the price and asks, unless ``yes``. Where ``spec`` is a file's
+    path, the K goes into it with its evidence, unless ``write`` is False.
+
+    Raises:
+        Declined: the question was not answered with yes.
+        PlanRefused: an endpoint cannot be deployed.
+        SpecError, NotFound, ServiceFault, Interrupted, BillableLeft: as `peagle_sm.measure.tune.job.run`.
+    """
+    need_packages((*PACKAGES, "numpy"))
+    from peagle_sm.measure.tune import job as tuning
+    from peagle_sm.measure.tune.run import Settings
+    from peagle_sm.measure.tune.side import WindowSize
+
+    base = as_spec(spec)
+    place = demanded(Place(session, local, profile, region or base.placement.region).open())
+    asked = tuning.modes_of(base, tuple(modes) or None)
+    job = tuning.Job(
+        spec=base,
+        spec_path=Path(spec) if isinstance(spec, str | Path) else None,
+        settings=Settings(
+            modes=asked,
+            concurrencies=tuple(dict.fromkeys(concurrency)),
+            max_k=max_k,
+            runtime=by == "runtime" or (by == "auto" and place.is_local),
+            most_deployments=max_deployments,
+            rounds=rounds,
+            size=WindowSize(requests),
+            heads={str(mode): head for mode, head in (heads or {}).items()},
+            sweep_rounds=sweep_rounds,
+            unguarded=unguarded,
+        ),
+        workload=chosen(workload, None, seed, max_tokens, first_turn_only=True),
+        max_tokens=max_tokens,
+        out=Path(out) if out is not None else results_file("tune", base.name),
+        seed=seed,
+    )
+    tuning.check(job)
+    plans = tuning.plans_of(job, place)
+    for plan in plans.values():
+        errors = [finding for finding in plan.findings if finding.severity == "error"]
+        if errors:
+            raise PlanRefused(errors[0].message, next_step=errors[0].next_step)
+    if not yes:
+        _ask(tuning.price_of(job, plans, place).words())
+    with followed(progress) as follow:
+        done = blocking(lambda: tuning.run(job, place, progress=follow, write=write))
+    from peagle_sm.measure.result_file import read
+
+    return TuneResult(
+        done.out,
+        read(done.out),
+        tuple(f"not to be published: {line}" for line in done.tuned.untrusted),
+        k={result.mode: result.common.k for result in done.tuned.results},
+        reasons=tuple(result.common.reason for result in done.tuned.results),
+        written=done.written,
+        minutes=done.tuned.minutes,
+        usd=done.tuned.usd,
+    )
+
+
+def _ask(price: str) -> None:
+    from peagle_sm.service import Declined
+
+    print(f"at most: {price}", file=sys.stderr)
+    try:
+        agreed = input("Go on? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        agreed = False
+    if not agreed:
+        raise Declined("Not confirmed: nothing was tuned.", next_step="Run it again, or give yes=True.")
