@@ -170,7 +170,7 @@ def _replace(document: object, number: int, value: object) -> None:
 
     walk(document)
     node, key = spots[number % len(spots)]
-    node[key] = value  # type: ignore[index, call-overload]  # the key is the node's own
+    node[key] = value  # type: ignore[index]  # the key is the node's own
 
 
 _JSON = st.recursive(

@@ -12,7 +12,7 @@ from peagle_sm.aws.assembly import Assembler
 from peagle_sm.aws.figures import Chunk
 from peagle_sm.aws.patience import DRAIN_S, Patience
 from peagle_sm.aws.streamed import StreamedAnswer
-from peagle_sm.core.errors import StreamError
+from peagle_sm.core.errors import PeagleError, StreamError
 
 
 class AsyncSource(Protocol):
@@ -60,12 +60,14 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
         self._patience = patience or Patience()
         self._source: AsyncSource | None = None
         self._ready: deque[Chunk] = deque()
+        self._total_ms = self._patience.total_s * 1000
+        self._live = False  #: there is a response, and more of the answer to come
         self._closed = False
-        self._error: StreamError | None = None
+        self._error: PeagleError | None = None
 
     async def __aenter__(self) -> AsyncTokenStream:
         """Send the request."""
-        await self._opened()
+        await self._entered()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -74,15 +76,16 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
 
     async def __anext__(self) -> Chunk:
         """Return the next chunk."""
-        while not self._ready:
+        ready = self._ready
+        while not ready:
             try:
-                await self._read()
-            except (StopAsyncIteration, StreamError):
+                await self._take(self._source if self._live and self._source else await self._entered())
+            except (StopAsyncIteration, PeagleError):
                 raise
             except BaseException:  # cancelled, above all: nobody reads on
                 await self.aclose()
                 raise
-        return self._ready.popleft()
+        return ready.popleft()
 
     async def aclose(self) -> None:
         """Stop reading and free the connection; the engine then drops the request."""
@@ -90,29 +93,35 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
         self._ready.clear()
         await self._free()
 
-    async def _opened(self) -> AsyncSource:
-        if self._source is None:
-            self._started = self._monotonic()
-            self._source = await self._send()
-            self.request_id = self._source.request_id
-        return self._source
-
-    async def _free(self) -> None:
-        source, self._source = self._source, None
-        if source is not None:
-            await source.close()
-
-    async def _read(self) -> None:
-        """Take one part; StopAsyncIteration at the end of a whole answer."""
-        assembler = self._assembler
+    async def _entered(self) -> AsyncSource:
+        """The response to read from; StopAsyncIteration at the end of a whole answer."""
         if self._error is not None:
             raise self._error
-        if assembler.done:
+        if self._assembler.done:
             await self._drain()
             raise StopAsyncIteration
         if self._closed:
             raise StopAsyncIteration
-        source = await self._opened()
+        if self._source is None:
+            self._started = self._monotonic()
+            try:
+                self._source = await self._send()
+            except PeagleError as error:
+                self._error = error  # asked again, it is not sent again
+                raise
+            self.request_id = self._source.request_id
+            self._live = True
+        return self._source
+
+    async def _free(self) -> None:
+        source, self._source = self._source, None
+        self._live = False
+        if source is not None:
+            await source.close()
+
+    async def _take(self, source: AsyncSource) -> None:
+        """Take one part."""
+        assembler = self._assembler
         try:
             part = await source.part()
         except Exception as error:
@@ -123,18 +132,16 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
             assembler.fail(problem)
             await self._settle()
             return
-        at_ms = self._now_ms()
-        if part:
-            self._ready += assembler.feed(part, at_ms)
-        else:
-            self._ready += assembler.finish(at_ms)
-        if at_ms > self._patience.total_s * 1000:
+        at_ms = (self._monotonic() - self._started) * 1000
+        self._ready += assembler.feed(part, at_ms) if part else assembler.finish(at_ms)
+        if at_ms > self._total_ms:
             assembler.fail(self._patience.too_long())
         if assembler.over or not part:
             await self._settle()
 
     async def _settle(self) -> None:
         """The answer is whole, or something is wrong with it."""
+        self._live = False
         problem = self._assembler.problem
         if problem is not None:
             self._error = self._told(problem)
