@@ -108,6 +108,7 @@ def compare_kernels() -> dict[str, bool]:
         "argmax": same_argmax(kernels),
         "slots": same_slots(kernels),
         "products": same_products(kernels),
+        "rows": same_rows(kernels),
         "buffers": same_buffers(kernels),
     }
 
@@ -159,6 +160,17 @@ def same_products(kernels: Any) -> bool:
     same = torch.equal(kernels.onednn_linear(handler, x, bias), kernels._onednn_linear(handler, x, bias))
     stacked = kernels.onednn_linear(handler, x.view(1, 5, 64), None)
     return bool(same and torch.equal(stacked[0], kernels.onednn_linear(handler, x, None)))
+
+
+def same_rows(kernels: Any) -> bool:
+    """Whether a row's product is the same beside any number of others; with AMX, vLLM's is not below five."""
+    packed = torch.ops._C.convert_weight_packed(torch.randn(96, 256, dtype=torch.bfloat16))
+    x = torch.randn(70, 256, dtype=torch.bfloat16)
+    whole = kernels.packed_linear(x, packed, 96, None)
+    stacked = kernels.packed_linear(x.view(2, 35, 256), packed, 96, None).view(70, 96)
+    counts = range(1, 70)
+    alike = all(torch.equal(kernels.packed_linear(x[:n], packed, 96, None), whole[:n]) for n in counts)
+    return alike and torch.equal(stacked, whole)
 
 
 def same_buffers(kernels: Any) -> bool:

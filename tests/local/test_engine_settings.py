@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.local.engine_image import parse_image, refusal
+from peagle_sm.local.engine_model import ModelFacts, read_model
 from peagle_sm.local.engine_settings import LocalSettings, local_settings, rewrite_paths
 
 ROOT = "/tmp/an endpoint/opt/ml"
@@ -20,8 +21,9 @@ SPECULATION = {
 }
 
 
-def settings(model_context: int | None = 8192, **environment: str) -> LocalSettings:
-    return local_settings(environment, ml_root=Path(ROOT), port=20001, model_context=model_context)
+def settings(model_context: int | None = 8192, dtype: str = "float32", **environment: str) -> LocalSettings:
+    model = ModelFacts(model_context, dtype)
+    return local_settings(environment, ml_root=Path(ROOT), port=20001, model=model)
 
 
 @pytest.mark.parametrize(
@@ -164,3 +166,40 @@ def test_a_refusal_names_what_was_found_and_what_is_allowed() -> None:
     assert reason is not None
     assert "'sglang'" in reason
     assert "'vllm' only" in reason
+
+
+AMD = "processor\t: 0\nflags\t\t: fpu avx512f avx512_bf16 sse2\n"
+ARM = "processor\t: 0\nFeatures\t: fp asimd bf16\n"
+OLD = "processor\t: 0\nflags\t\t: fpu avx2\nbugs\t: bf16\n"
+
+
+@pytest.mark.parametrize(
+    ("stored", "processor", "computed"),
+    [
+        ("bfloat16", AMD, "bfloat16"),
+        ("bfloat16", ARM, "float32"),
+        ("bfloat16", OLD, "float32"),
+        ("float32", AMD, "float32"),
+        ("float16", AMD, "float32"),
+        (None, AMD, "float32"),
+    ],
+)
+def test_a_target_is_computed_as_it_is_stored_where_the_processor_can(
+    tmp_path: Path, stored: str | None, processor: str, computed: str
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"dtype": stored, "max_position_embeddings": 512}))
+    (tmp_path / "cpuinfo").write_text(processor)
+    assert read_model(tmp_path, tmp_path / "cpuinfo") == ModelFacts(512, computed)
+
+
+@pytest.mark.parametrize("config", [None, "{", "[]", "{}"])
+def test_a_config_that_tells_nothing_means_float32(tmp_path: Path, config: str | None) -> None:
+    if config is not None:
+        (tmp_path / "config.json").write_text(config)
+    assert read_model(tmp_path, tmp_path / "no-cpuinfo") == ModelFacts(None, "float32")
+
+
+def test_what_it_is_computed_in_is_told() -> None:
+    local = settings(dtype="bfloat16")
+    assert local.environment["SM_VLLM_DTYPE"] == "bfloat16"
+    assert [told for told in local.overrides if told.startswith("dtype: bfloat16, because")]

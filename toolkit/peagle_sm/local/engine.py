@@ -1,7 +1,6 @@
 """One endpoint's engine: the real vLLM as a group of processes that stands in for a container."""
 
 import asyncio
-import json
 import os
 import random
 import shutil
@@ -19,6 +18,7 @@ from peagle_sm.local import engine_warden
 from peagle_sm.local.engine_env import engine_version
 from peagle_sm.local.engine_head import refused_head
 from peagle_sm.local.engine_image import parse_image, refusal
+from peagle_sm.local.engine_model import read_model
 from peagle_sm.local.engine_output import OutputLines, last_words
 from peagle_sm.local.engine_settings import LocalSettings, local_settings
 from peagle_sm.local.paths import cache_dir, container_dir
@@ -192,7 +192,7 @@ class EngineLauncher:
             request.environment,
             ml_root=request.root / "opt" / "ml",
             port=port,
-            model_context=_model_context(_local_path(request.root, _MODEL_MOUNT)),
+            model=read_model(_local_path(request.root, _MODEL_MOUNT)),
         )
         # vLLM leaves its sockets in the directory for temporary files, and their paths must be short.
         scratch = Path(tempfile.mkdtemp(prefix="peagle-engine-"))
@@ -277,15 +277,6 @@ def _process_environment(python: Path, root: Path, scratch: Path) -> dict[str, s
         "VLLM_CACHE_ROOT": str(cache_dir() / "vllm"),
         "TORCHINDUCTOR_CACHE_DIR": str(cache_dir() / "vllm" / "inductor"),
     }
-
-
-def _model_context(model: Path) -> int | None:
-    """Return how many tokens the model was made for, by its own config."""
-    try:
-        value = json.loads((model / "config.json").read_text()).get("max_position_embeddings")
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, int) else None
 
 
 async def _ended(pid: int) -> None:

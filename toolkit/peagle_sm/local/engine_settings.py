@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.core.environment import SPECULATIVE_CONFIG
+from peagle_sm.local.engine_model import ModelFacts
 
 ML_ROOT = "/opt/ml"
 # Only where a path begins and where the name ends: neither /data/opt/ml nor /opt/mlflow is meant.
@@ -45,6 +46,10 @@ _GPU_ONLY = {
     "SM_VLLM_GPU_MEMORY_UTILIZATION": "there is no GPU memory to take a share of",
     "SM_VLLM_ASYNC_SCHEDULING": "the CPU engine schedules in step",
 }
+_DTYPE_REASONS = {
+    "bfloat16": "the stand-in is stored in it and this processor multiplies it by itself",
+    "float32": "every processor computes it",
+}
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class LocalSettings:
 
 
 def local_settings(
-    environment: Mapping[str, str], *, ml_root: Path, port: int, model_context: int | None
+    environment: Mapping[str, str], *, ml_root: Path, port: int, model: ModelFacts
 ) -> LocalSettings:
     """Return the environment for a process that stands in for the container.
 
@@ -64,14 +69,14 @@ def local_settings(
         environment: as CreateModel gave it.
         ml_root: the directory that stands for ``/opt/ml``.
         port: the loopback port to serve on.
-        model_context: tokens that the stand-in target was made for, if known.
+        model: what is known of the stand-in target.
     """
     local = {name: rewrite_paths(value, str(ml_root)) for name, value in environment.items()}
     overrides = [f"/opt/ml: {ml_root} stands for it, in every environment value"]
     for name, reason in _GPU_ONLY.items():
         if name in local:
             overrides.append(f"{_words(name)}: {local.pop(name)!r} is left out, because {reason}")
-    for name, value, reason in _forced(environment, port):
+    for name, value, reason in _forced(environment, port, model.dtype):
         asked = local.get(name)
         if asked != value:
             overrides.append(f"{_words(name)}: {_change(asked, value)}, because {reason}")
@@ -79,7 +84,7 @@ def local_settings(
     local.setdefault("SM_VLLM_MAX_NUM_SEQS", str(MAX_NUM_SEQS))
     if "SM_VLLM_MAX_NUM_SEQS" not in environment:
         overrides.append(f"max_num_seqs: {MAX_NUM_SEQS} as none was asked for, to start fast")
-    overrides += _shorten_context(local, model_context)
+    overrides += _shorten_context(local, model.context)
     overrides += _mend_speculation(local)
     return LocalSettings(local | ENGINE_ENVIRONMENT, tuple(overrides))
 
@@ -108,14 +113,14 @@ def _rewrite(node: Any, ml_root: str) -> Any:
     return node
 
 
-def _forced(environment: Mapping[str, str], port: int) -> list[tuple[str, str, str]]:
+def _forced(environment: Mapping[str, str], port: int, dtype: str) -> list[tuple[str, str, str]]:
     forced = [
         ("SM_VLLM_HOST", "127.0.0.1", "only this machine may reach it"),
         ("SM_VLLM_PORT", str(port), "engines share one machine, each with a port of its own"),
         (
             "SM_VLLM_DTYPE",
-            environment.get(DTYPE_SWITCH, "float32"),
-            "the same answers need the same arithmetic",
+            environment.get(DTYPE_SWITCH, dtype),
+            f"{DTYPE_SWITCH} asks for it" if DTYPE_SWITCH in environment else _DTYPE_REASONS[dtype],
         ),
         ("SM_VLLM_TENSOR_PARALLEL_SIZE", "1", "there is one device"),
         ("SM_VLLM_DATA_PARALLEL_SIZE", "1", "there is one device"),

@@ -10,19 +10,30 @@ import vllm._custom_ops as custom_ops
 import vllm.v1.spec_decode.llm_base_proposer as proposer
 from vllm.v1.utils import CpuGpuBuffer
 
-_packed_linear = custom_ops.weight_packed_linear_cpu
+#: vLLM's packed product takes AMX from 5 rows on, and below it another kernel that sums in another order
+#: (``can_use_brgemm`` in csrc/cpu/sgl-kernels/gemm.h): a token's logits would depend on how many are computed
+#: beside it, so that 21 of 96 greedy answers changed with speculation. Without AMX there is one kernel.
+FEWEST_ROWS = 5 if torch.cpu._is_amx_tile_supported() else 1
+
 _onednn_linear = custom_ops.onednn_mm
 _greedy = proposer.SpecDecodeBaseProposer._greedy_sample
 _copy_to_gpu = CpuGpuBuffer.copy_to_gpu
 
 
 def packed_linear(x: torch.Tensor, weight: torch.Tensor, n: int, bias: torch.Tensor | None) -> torch.Tensor:
-    """Multiply bfloat16 (``weight_packed_linear_cpu``), without reshaping what is a matrix already."""
+    """Multiply bfloat16 (``weight_packed_linear_cpu``), without reshaping what is a matrix already.
+
+    Each row comes out the same however many there are.
+    """
     if x.dim() != 2:
-        return _packed_linear(x, weight, n, bias)
+        return packed_linear(x.reshape(-1, x.size(-1)), weight, n, bias).view(*x.shape[:-1], n)
+    rows = x.size(0)
+    if rows < FEWEST_ROWS:
+        x, given = x.new_zeros((FEWEST_ROWS, x.size(1))), x
+        x[:rows] = given
     out = x.new_empty((x.size(0), n))
     torch.ops._C.weight_packed_linear(out, x, weight, bias, True)
-    return out
+    return out[:rows]
 
 
 def onednn_linear(handler: Any, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
