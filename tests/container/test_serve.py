@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from peagle_sm.local.engine_output import last_words
 from peagle_sm.local.paths import container_dir
 
 SERVE = container_dir() / "serve"
+GATE = ["--shutdown-timeout", "25", "--middleware", "peagle_gate.asgi.Gate"]
 
 
 @pytest.fixture
@@ -25,6 +27,14 @@ def server(tmp_path: Path) -> Path:
 
 
 def run(server: Path, **environ: str) -> tuple[int, list[str], str]:
+    process, out, err = finished(server, **environ)
+    assert process.returncode == 0, err
+    pid, *args = json.loads(out)
+    assert pid == process.pid, "the server must take the place of serve, so that signals reach it"
+    return pid, args, err
+
+
+def finished(server: Path, **environ: str) -> tuple[subprocess.Popen[str], str, str]:
     process = subprocess.Popen(
         [sys.executable, str(SERVE)],
         env={"PYTHONPATH": str(server), "PATH": os.environ["PATH"], **environ},
@@ -33,10 +43,7 @@ def run(server: Path, **environ: str) -> tuple[int, list[str], str]:
         text=True,
     )
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    pid, *args = json.loads(out)
-    assert pid == process.pid, "the server must take the place of serve, so that signals reach it"
-    return pid, args, err
+    return process, out, err
 
 
 def test_arguments_come_from_the_environment(server: Path, tmp_path: Path) -> None:
@@ -44,14 +51,38 @@ def test_arguments_come_from_the_environment(server: Path, tmp_path: Path) -> No
     model.mkdir()
     (model / "config.json").write_text("{}")
     _, args, err = run(server, PEAGLE_SM_MODEL_DIR=str(model), SM_VLLM_ENFORCE_EAGER="true")
-    assert args == ["--port", "8080", "--model", str(model), "--enforce-eager"]
+    assert args == ["--port", "8080", "--model", str(model), "--enforce-eager", *GATE]
     assert "serve: vLLM server arguments:" in err
 
 
 def test_without_a_model_it_says_so(server: Path, tmp_path: Path) -> None:
     _, args, err = run(server, PEAGLE_SM_MODEL_DIR=str(tmp_path / "absent"))
-    assert args == ["--port", "8080"]
+    assert args == ["--port", "8080", *GATE]
     assert "serve: no model: SM_VLLM_MODEL and HF_MODEL_ID are not set" in err
+
+
+def test_without_the_gate_the_arguments_are_those_of_the_aws_image(server: Path, tmp_path: Path) -> None:
+    _, args, _ = run(server, PEAGLE_SM_MODEL_DIR=str(tmp_path / "absent"), PEAGLE_GATE="off")
+    assert args == ["--port", "8080"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("SM_VLLM_TRUST_REMOTE_CODE", "true", "--trust-remote-code"),
+        ("VLLM_SERVER_DEV_MODE", "1", "VLLM_SERVER_DEV_MODE"),
+        ("PEAGLE_GATE_MAX_SEQUENCES", "lots", "PEAGLE_GATE_MAX_SEQUENCES is 'lots'"),
+    ],
+)
+def test_what_is_forbidden_ends_the_start_with_its_reason(
+    server: Path, tmp_path: Path, name: str, value: str, words: str
+) -> None:
+    process, out, err = finished(server, PEAGLE_SM_MODEL_DIR=str(tmp_path), **{name: value})
+    assert process.returncode == 78
+    assert out == ""
+    assert "serve: error: " in err
+    assert words in err
+    assert words in last_words(err.splitlines()), "the local engine tells it as the reason of the failure"
 
 
 def test_it_can_be_started_by_name() -> None:

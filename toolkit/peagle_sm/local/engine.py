@@ -17,7 +17,7 @@ from peagle_sm.core.errors import EngineError
 from peagle_sm.local import engine_warden
 from peagle_sm.local.engine_env import engine_version
 from peagle_sm.local.engine_head import refused_head
-from peagle_sm.local.engine_image import parse_image, refusal
+from peagle_sm.local.engine_image import is_aws, parse_image, refusal
 from peagle_sm.local.engine_model import read_model
 from peagle_sm.local.engine_output import OutputLines, last_words
 from peagle_sm.local.engine_settings import LocalSettings, local_settings
@@ -193,6 +193,7 @@ class EngineLauncher:
             ml_root=request.root / "opt" / "ml",
             port=port,
             model=read_model(_local_path(request.root, _MODEL_MOUNT)),
+            aws_image=is_aws(request.image),
         )
         # vLLM leaves its sockets in the directory for temporary files, and their paths must be short.
         scratch = Path(tempfile.mkdtemp(prefix="peagle-engine-"))

@@ -36,6 +36,11 @@ ENGINE_ENVIRONMENT = {
     "PYTHONUNBUFFERED": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }
+# Of the gate in container/peagle_gate, where the environment does not say otherwise.
+GATE_SETTINGS = {
+    "PEAGLE_GATE_CANARY_PROMPTS": ("8", "each takes a tenth of a second of a CPU's time"),
+    "PEAGLE_GATE_DRAIN_S": ("5", "the local server ends an engine 8 s after it asked it to stop"),
+}
 # Dropped with the reason: they ask for what a CPU does not have.
 _GPU_ONLY = {
     "SM_VLLM_QUANTIZATION": "the stand-in weights are not quantised",
@@ -61,7 +66,12 @@ class LocalSettings:
 
 
 def local_settings(
-    environment: Mapping[str, str], *, ml_root: Path, port: int, model: ModelFacts
+    environment: Mapping[str, str],
+    *,
+    ml_root: Path,
+    port: int,
+    model: ModelFacts,
+    aws_image: bool = False,
 ) -> LocalSettings:
     """Return the environment for a process that stands in for the container.
 
@@ -70,6 +80,7 @@ def local_settings(
         ml_root: the directory that stands for ``/opt/ml``.
         port: the loopback port to serve on.
         model: what is known of the stand-in target.
+        aws_image: whether it stands in for an image of AWS's, before whose engine there is no gate.
     """
     local = {name: rewrite_paths(value, str(ml_root)) for name, value in environment.items()}
     overrides = [f"/opt/ml: {ml_root} stands for it, in every environment value"]
@@ -86,6 +97,7 @@ def local_settings(
         overrides.append(f"max_num_seqs: {MAX_NUM_SEQS} as none was asked for, to start fast")
     overrides += _shorten_context(local, model.context)
     overrides += _mend_speculation(local)
+    overrides += _gate(local, aws_image)
     return LocalSettings(local | ENGINE_ENVIRONMENT, tuple(overrides))
 
 
@@ -170,6 +182,21 @@ def _mend_speculation(local: dict[str, str]) -> list[str]:
         )
     if told:
         local[SPECULATIVE_CONFIG] = json.dumps(config, separators=(",", ":"), ensure_ascii=False)
+    return told
+
+
+def _gate(local: dict[str, str], aws_image: bool) -> list[str]:
+    """Set up what stands before the engine as the image that is asked for would have it."""
+    if aws_image:
+        local["PEAGLE_GATE"] = "off"
+        return []
+    if local.get("PEAGLE_GATE", "on").lower() == "off":
+        return []
+    told = []
+    for name, (value, reason) in GATE_SETTINGS.items():
+        if name not in local:
+            local[name] = value
+            told.append(f"{name.removeprefix('PEAGLE_').lower()}: {value}, because {reason}")
     return told
 
 

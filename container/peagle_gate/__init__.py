@@ -1,0 +1,5 @@
+"""What stands before the engine inside the container: limits, health, draining, and a look at acceptance.
+
+`asgi.Gate` is a middleware that vLLM loads itself (``--middleware``), so there is no second process and no
+second copy of a stream. Standard library only; all but `asgi` and `inside` is pure.
+"""

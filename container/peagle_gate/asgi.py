@@ -1,0 +1,201 @@
+"""The middleware: vLLM loads `Gate` by ``--middleware peagle_gate.asgi.Gate``, outermost of its own.
+
+``/ping`` is healthy from when the canary has passed until SIGTERM comes. Requests pass the limits. From
+SIGTERM on new ones are refused while vLLM lets the running ones finish (``--shutdown-timeout``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from peagle_gate import emf
+from peagle_gate.canary import CanaryError, scrape, verdict
+from peagle_gate.inside import App, Message, Receive, Send, ask
+from peagle_gate.limits import Refusal, refuse, too_large
+from peagle_gate.settings import Limits, read_settings, speculation
+
+#: What SageMaker sends and the metrics it scrapes; everything else of vLLM's server stays closed.
+OPEN = frozenset(
+    {"/ping", "/health", "/metrics", "/version", "/v1/models", "/invocations"}
+    | {"/v1/chat/completions", "/v1/completions"}
+)
+HEALTH = frozenset({"/ping", "/health"})
+_STARTING = "starting: the canary has not finished"
+_STOPPING = "stopping: SIGTERM came; what runs is finished, nothing new is taken"
+
+
+class Gate:
+    """One per server process, as `vllm.entrypoints.openai.api_server` has one.
+
+    Attributes:
+        reason: why ``/ping`` is not healthy; "" when it is.
+    """
+
+    def __init__(self, app: App, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        self._app = app
+        self._sleep = sleep
+        self._settings = read_settings(os.environ)
+        self._speculation = speculation(sys.argv)
+        self._canary_due = self._speculation is not None and self._settings.canary_prompts > 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: Message = {}
+        self._stopping = False
+        self.reason = _STARTING if self._canary_due else ""
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Be the application."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, self._starts_with(scope, send))
+        elif scope["type"] != "http":
+            await self._close(receive, send)
+        else:
+            await self._http(scope, receive, send)
+
+    def _starts_with(self, scope: Message, send: Send) -> Send:
+        """Start the gate's own work when the application has started."""
+
+        async def sending(message: Message) -> None:
+            await send(message)
+            if message["type"] == "lifespan.startup.complete":
+                self._server = {key: scope[key] for key in ("app", "state") if key in scope}
+                self._start()
+
+        return sending
+
+    def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        # vLLM drains on SIGINT as on SIGTERM, so the one may announce what the other then does.
+        loop.add_signal_handler(signal.SIGTERM, self._stop)
+        self._keep(loop.create_task(self._watch()))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _stop(self) -> None:
+        if self._stopping:
+            return
+        self._stopping, self.reason = True, _STOPPING
+        _log(_STOPPING)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    async def _ask(self, method: str, path: str, body: object) -> tuple[int, bytes]:
+        return await ask(self._app, self._server, method, path, body)
+
+    async def _watch(self) -> None:
+        """Let the canary sing, then look at the traffic for as long as the server runs."""
+        if self._canary_due:
+            await self._canary()
+        if self._speculation is not None and self._settings.sample_s and self._settings.namespace:
+            await self._sample(self._speculation.parallel)
+
+    async def _canary(self) -> None:
+        assert self._speculation is not None
+        began = time.monotonic()
+        try:
+            wrong, seen = await verdict(self._ask, self._settings, self._speculation)
+        except CanaryError as error:
+            wrong, seen = f"the canary got no answer: {error}", ""
+        except Exception as error:
+            # Whatever it is, an endpoint that nobody has looked at must not pass for a healthy one.
+            wrong, seen = f"the canary failed: {type(error).__name__}: {error}", ""
+        _log(f"canary: {wrong or 'passed'}; {seen} ({time.monotonic() - began:.1f} s)")
+        if not self._stopping:
+            self.reason = f"unhealthy: {wrong}" if wrong else ""
+
+    async def _sample(self, parallel: bool) -> None:
+        with suppress(CanaryError):
+            before = judged = await scrape(self._ask)
+            while True:
+                await self._sleep(self._settings.sample_s)
+                now = await scrape(self._ask)
+                counts = now.since(before)
+                if counts.generated == 0:
+                    continue
+                text, judges = emf.line(
+                    counts,
+                    now.since(judged),
+                    parallel=parallel,
+                    namespace=self._settings.namespace,
+                    unix_ms=time.time_ns() // 1_000_000,
+                )
+                print(text, flush=True)
+                before, judged = now, now if judges else judged
+
+    async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if path in HEALTH and self.reason:
+            await _answer(send, 503, self.reason)
+        elif path not in OPEN:
+            await _answer(send, 404, f"{path} is not served by this container")
+        elif scope["method"] != "POST" or path in HEALTH:
+            await self._app(scope, receive, send)
+        elif self._stopping:
+            await _answer(send, 503, _STOPPING)
+        else:
+            await self._limited(scope, receive, send)
+
+    async def _limited(self, scope: Message, receive: Receive, send: Send) -> None:
+        body, refusal = await self._read(receive)
+        if body is None:
+            return  # the client went away
+        if refusal is None:
+            refusal = _judge(body, self._settings.limits)
+        if refusal is not None:
+            await _answer(send, refusal.status, refusal.message, refusal.param)
+            return
+        first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def again() -> Message:
+            return first.pop() if first else await receive()
+
+        await self._app(scope, again, send)
+
+    async def _read(self, receive: Receive) -> tuple[bytes | None, Refusal | None]:
+        parts, size = list[bytes](), 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None, None
+            part = message.get("body", b"")
+            parts.append(part)
+            size += len(part)
+            refusal = too_large(size, self._settings.limits)
+            if refusal is not None or not message.get("more_body"):
+                return b"".join(parts), refusal
+
+    async def _close(self, receive: Receive, send: Send) -> None:
+        """Refuse a web socket: SageMaker's two-way streams are not what this container is for."""
+        await receive()
+        await send({"type": "websocket.close", "code": 1008, "reason": "not served by this container"})
+
+
+def _judge(body: bytes, limits: Limits) -> Refusal | None:
+    try:
+        request = json.loads(body)
+    except (ValueError, RecursionError):
+        return Refusal(400, "", "the body is not JSON")
+    return refuse(request, limits)
+
+
+async def _answer(send: Send, status: int, message: str, param: str = "") -> None:
+    """Answer as vLLM tells its errors, so that clients read both alike."""
+    kind = "BadRequestError" if status in (400, 413) else "NotFoundError" if status == 404 else "Unavailable"
+    told = {"error": {"message": message, "type": kind, "param": param or None, "code": status}}
+    content = json.dumps(told).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
+    if status == 503:
+        headers.append((b"retry-after", b"5"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": content})
+
+
+def _log(sentence: str) -> None:
+    print(f"peagle_gate: {sentence}", file=sys.stderr, flush=True)

@@ -1,0 +1,110 @@
+"""With what the container does not start; the arguments that the gate adds."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peagle_gate.flags import FLAGS, VARIABLES, refusals
+from peagle_gate.settings import Settings, speculation
+from peagle_gate.start import gate_arguments, is_on
+from peagle_sm.core.checks.exposure import FORBIDDEN
+from sagemaker_args import build_args
+
+CONFIG = '{"model": "/head", "num_speculative_tokens": 7, "parallel_drafting": true}'
+SPECULATING = ["--model", "/m", "--speculative-config", CONFIG]
+
+
+def said(*args: str, **environ: str) -> list[str]:
+    return list(refusals(args, environ))
+
+
+@pytest.mark.parametrize("flag", sorted(FLAGS))
+def test_each_forbidden_flag_is_refused_with_reason_and_source(flag: str) -> None:
+    for spelling in (flag, f"{flag}=x", flag.replace("-", "_").replace("__", "--", 1)):
+        (sentence,) = said("--port", "8080", spelling, "value")
+        assert flag in sentence
+        assert FLAGS[flag].why in sentence
+        assert "https://" in sentence
+
+
+@pytest.mark.parametrize("name", sorted(VARIABLES))
+def test_each_forbidden_variable_is_refused_unless_it_is_off(name: str) -> None:
+    (sentence,) = said(**{name: "1"})
+    assert name in sentence
+    assert said(**{name: "0"}) == said(**{name: "False"}) == said(**{name: ""}) == []
+
+
+def test_a_beginning_that_argparse_would_complete_is_refused_too() -> None:
+    assert said("--trust-remote")
+    assert said("--enable-prompt")
+    assert said("--api-k=1")
+
+
+def test_flags_that_only_begin_alike_pass() -> None:
+    fine = [
+        "--reasoning-parser",
+        "--tool-call-parser",
+        "--trust",
+        "--enable-log-deltas",
+        "--api-server-count",
+    ]
+    assert [flag for flag in fine if said(flag)] == ["--trust"]  # it could be any of three
+    assert said("--speculative-config", CONFIG, "--max-num-seqs", "8") == []
+
+
+def test_what_the_toolkit_refuses_before_a_deployment_the_container_refuses_too() -> None:
+    for name in FORBIDDEN:
+        environ = {name: "true"}
+        assert said(*build_args(environ, False), **environ), name
+
+
+def test_a_flag_hidden_in_an_array_is_found() -> None:
+    args = build_args({"SM_VLLM_STOP": '["a", "--trust-remote-code"]'}, False)
+    assert any("--trust-remote-code" in sentence for sentence in said(*args))
+
+
+@given(st.lists(st.text(max_size=12), max_size=6))
+def test_no_argument_breaks_the_check(args: list[str]) -> None:
+    assert all(sentence for sentence in refusals(args, {}))
+
+
+def test_the_gate_stands_before_all_other_middleware() -> None:
+    args = gate_arguments(["--middleware", "theirs.App"], Settings(), "0.33.0")
+    assert args == ["--shutdown-timeout", "25", "--middleware", "peagle_gate.asgi.Gate"]
+
+
+def test_requests_report_their_acceptance_where_the_engine_can_and_something_drafts() -> None:
+    flag = ["--per-request-spec-decode-metrics", "summary"]
+    assert flag == gate_arguments(SPECULATING, Settings(), "0.32.0+cpu")[2:4]
+    for args, version in (
+        (SPECULATING, "0.31.1"),
+        (SPECULATING, ""),
+        (["--model", "/m"], "0.33.0"),
+        ([*SPECULATING, flag[0], "detailed"], "0.33.0"),
+    ):
+        assert flag[1] not in gate_arguments(args, Settings(), version)
+
+
+def test_a_time_for_draining_of_ones_own_stays() -> None:
+    assert "--shutdown-timeout" not in gate_arguments(["--shutdown-timeout", "3"], Settings(), "")
+    assert gate_arguments([], Settings(drain_s=9), "")[:2] == ["--shutdown-timeout", "9"]
+
+
+def test_what_the_engine_was_told_of_drafting() -> None:
+    found = speculation(SPECULATING)
+    assert found is not None
+    assert (found.tokens, found.parallel, found.head) == (7, True, "/head")
+    assert speculation([f"--speculative-config={CONFIG}"]) == found
+    for other in ("{", "[]", "null", json.dumps({"num_speculative_tokens": 0}), "{}"):
+        assert speculation(["--speculative-config", other]) is None
+    assert speculation(["--speculative-config"]) is None
+
+
+def test_the_gate_stands_unless_it_is_turned_off() -> None:
+    assert is_on({})
+    assert is_on({"PEAGLE_GATE": "on"})
+    assert not is_on({"PEAGLE_GATE": " OFF "})

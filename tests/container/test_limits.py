@@ -1,0 +1,156 @@
+"""The limits of one request: what passes, what is refused, and that no request breaks the judgement."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peagle_gate.limits import NEVER, refuse, too_large
+from peagle_gate.settings import Limits, SettingError, read_settings
+
+LIMITS = Limits()
+CHAT = {"messages": [{"role": "user", "content": "Hello"}]}
+PIXEL = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+
+
+def chat(*parts: dict[str, Any]) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": list(parts)}]}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        CHAT,
+        {**CHAT, "n": 16, "max_tokens": 32_768, "top_logprobs": 20, "logprobs": True},
+        {"prompt": [1, 2, 3] * 100, "n": 16, "prompt_logprobs": 20},
+        {"prompt": ["a", "b"], "n": 8},
+        {**CHAT, "stop": ["x"] * 16, "chat_template_kwargs": {"enable_thinking": False}},
+        {**CHAT, "response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}},
+        {**CHAT, "chat_template": None, "stop": None, "logprobs": None, "chat_template_kwargs": None},
+        chat({"type": "text", "text": "an image_url is only text here"}),
+        {"prompt": "x", "vllm_xargs": {"k": 3}},
+    ],
+)
+def test_ordinary_requests_pass(request_: dict[str, Any]) -> None:
+    assert refuse(request_, LIMITS) is None
+
+
+@pytest.mark.parametrize(
+    ("request_", "param", "words"),
+    [
+        ({**CHAT, "n": 17}, "n", "17 sequences"),
+        ({**CHAT, "n": "17"}, "n", "17 sequences"),
+        ({"prompt": ["a"] * 9, "n": 2}, "n", "18 sequences"),
+        ({"prompt": [[1]] * 17}, "n", "17 sequences"),
+        ({"prompt": "x", "best_of": 40}, "n", "40 sequences"),
+        ({**CHAT, "max_tokens": 32_769}, "max_tokens", "at most 32768"),
+        ({**CHAT, "max_completion_tokens": 1e9}, "max_completion_tokens", "at most"),
+        ({**CHAT, "top_logprobs": 21}, "top_logprobs", "21"),
+        ({"prompt": "x", "logprobs": -1}, "logprobs", "whole vocabulary"),
+        ({"prompt": "x", "prompt_logprobs": -1}, "prompt_logprobs", "whole vocabulary"),
+        ({**CHAT, "stop": ["x"] * 17}, "stop", "17 entries"),
+        ({**CHAT, "stop": "x" * 257}, "stop", "257 characters"),
+        ({**CHAT, "bad_words": ["x"] * 17}, "bad_words", "17 entries"),
+        ({**CHAT, "stop_token_ids": [1] * 17}, "stop_token_ids", "17 entries"),
+        ({**CHAT, "tools": ["x" * 65_536]}, "tools", "65536 bytes"),
+        ({**CHAT, "structured_outputs": {"regex": "a" * 65_536}}, "structured_outputs", "65536 bytes"),
+        ({**CHAT, "chat_template": "{{ x }}"}, "chat_template", "code"),
+        ({**CHAT, "chat_template_kwargs": {"tokenize": True}}, "chat_template_kwargs", "tokenize is not"),
+        ({**CHAT, "chat_template_kwargs": {"thinking": [1]}}, "chat_template_kwargs", "single value"),
+        ({**CHAT, "chat_template_kwargs": "x"}, "chat_template_kwargs", "not a JSON object"),
+        ({"prompt_embeds": "AAAA"}, "prompt_embeds", "tensors"),
+        ({**CHAT, "use_beam_search": True, "n": 2}, "use_beam_search", "beam"),
+        (chat(PIXEL), "messages", "more than 0"),
+        (chat({"type": "input_audio", "input_audio": {"data": "AA=="}}), "messages", "more than 0"),
+        (chat({"image_url": "data:image/png;base64,AA=="}), "messages", "more than 0"),
+        (chat({"type": "video_url", "video_url": {"url": "file:///etc/passwd"}}), "messages", "more than 0"),
+    ],
+)
+def test_what_is_refused_says_which_field_and_why(request_: dict[str, Any], param: str, words: str) -> None:
+    refusal = refuse(request_, LIMITS)
+    assert refusal is not None
+    assert (refusal.status, refusal.param) == (400, param)
+    assert words in refusal.message
+
+
+@pytest.mark.parametrize("name", sorted(NEVER))
+def test_what_is_never_taken_has_a_reason(name: str) -> None:
+    refusal = refuse({**CHAT, name: {"a": 1}}, LIMITS)
+    assert refusal is not None
+    assert NEVER[name] in refusal.message
+
+
+def test_deep_schemas_are_refused_without_recursion() -> None:
+    schema: dict[str, Any] = {}
+    for _ in range(5000):
+        schema = {"items": schema}
+    refusal = refuse({**CHAT, "response_format": schema}, LIMITS)
+    assert refusal is not None
+    assert "nests deeper than 32" in refusal.message
+
+
+def test_media_pass_as_data_where_they_are_allowed_and_are_never_fetched() -> None:
+    limits = Limits(max_media=1)
+    assert refuse(chat(PIXEL), limits) is None
+    assert refuse(chat(PIXEL, PIXEL), limits) is not None
+    for address in ("http://169.254.169.254/latest/meta-data", "file:///etc/passwd", "s3://b/k", ""):
+        refusal = refuse(chat({"type": "image_url", "image_url": {"url": address}}), limits)
+        assert refusal is not None, address
+        assert "fetches nothing" in refusal.message
+
+
+@pytest.mark.parametrize("body", [[], "x", 3, None, [CHAT]])
+def test_a_body_that_is_no_object_is_refused(body: object) -> None:
+    refusal = refuse(body, LIMITS)
+    assert refusal is not None
+    assert refusal.status == 400
+
+
+def test_the_size_of_a_body() -> None:
+    assert too_large(6_291_456, LIMITS) is None
+    refusal = too_large(6_291_457, LIMITS)
+    assert refusal is not None
+    assert refusal.status == 413
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=12,
+)
+known = st.sampled_from(
+    [
+        *("n", "prompt", "messages", "stop", "logprobs", "max_tokens", "response_format", "tools", "best_of"),
+        *("chat_template_kwargs", "content", "image_url", "bad_words", "stop_token_ids", *NEVER),
+    ]
+)
+
+
+@given(st.dictionaries(known, json_values, max_size=6))
+def test_no_request_breaks_the_judgement(request_: dict[str, Any]) -> None:
+    refusal = refuse(json.loads(json.dumps(request_)), LIMITS)
+    assert refusal is None or refusal.message
+
+
+@given(st.integers(), st.integers(0, 100))
+def test_the_limit_on_n_is_where_it_says(n: int, most: int) -> None:
+    refused = refuse({**CHAT, "n": n}, Limits(max_sequences=most)) is not None
+    assert refused == (max(n, 1) > most)
+
+
+def test_each_limit_is_a_variable_of_the_environment() -> None:
+    settings = read_settings(
+        {"PEAGLE_GATE_MAX_SEQUENCES": "2", "PEAGLE_GATE_TEMPLATE_KEYS": "a, b", "PEAGLE_GATE_NAMESPACE": "x"}
+    )
+    assert settings.limits == Limits(max_sequences=2, template_keys=("a", "b"))
+    assert settings.namespace == "x"
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5", "many", "²"])
+def test_a_limit_that_is_no_number_is_an_error(text: str) -> None:
+    with pytest.raises(SettingError, match="PEAGLE_GATE_MAX_TOKENS"):
+        read_settings({"PEAGLE_GATE_MAX_TOKENS": text})
