@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +44,12 @@ class Lab:
     family: Path
     root: Path
     launcher: EngineLauncher
+    lines: list[str] = field(default_factory=list)
 
     async def launch(self, name: str, head: bool, **environment: str) -> EngineProcess:
         sources = [("/opt/ml/model", "target")] + ([(HEAD, "p-eagle")] if head else [])
         request = EngineRequest(name, IMAGE, environment, self.root / name, sources)
-        return await self.launcher.launch(request, lambda line: None)
+        return await self.launcher.launch(request, self.lines.append)
 
     async def healthy(self, name: str, head: bool, **environment: str) -> EngineProcess:
         engine = await self.launch(name, head, **environment)
@@ -113,6 +114,14 @@ async def test_each_answer_reports_its_acceptance(speculative: EngineProcess) ->
     assert report["mean_acceptance_length"] == pytest.approx(
         1 + report["num_accepted_draft_tokens"] / report["num_spec_steps"]
     )
+
+
+async def test_it_was_healthy_only_after_its_head_had_met_its_own_profile(
+    lab: Lab, speculative: EngineProcess
+) -> None:
+    (told,) = [line for line in lab.lines if "peagle_gate: canary:" in line]
+    assert "canary: passed; " in told
+    assert "against the head's own profile" in told or lab.family != weights_dir()
 
 
 async def test_a_start_that_vllm_refuses_is_explained_in_its_own_words(started: Started) -> None:

@@ -1,0 +1,136 @@
+"""The gate in the real vLLM: what the canary finds, the limits, and how it stops. One start of an engine.
+
+The head is held to a profile that it cannot meet, so the canary has something to say. That the shipped head
+meets its own is part of every other start of an engine, and tests/local/test_engine_real.py looks at it.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from peagle_gate.canary import PROMPTS
+from peagle_sm.core.environment import CHANNEL_MOUNT, MODEL_MOUNT, SPECULATIVE_CONFIG
+from peagle_sm.local.engine import EngineLauncher, EngineProcess, EngineRequest
+from peagle_sm.local.engine_env import ensure_engine
+from peagle_sm.local.paths import weights_dir
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+
+HEAD = f"{CHANNEL_MOUNT}/head"
+CONFIG = {"model": HEAD, "method": "eagle3", "num_speculative_tokens": 9, "parallel_drafting": True}
+STARTUP_S = 600
+
+
+@dataclass
+class Started:
+    """An engine, and a connection to it."""
+
+    engine: EngineProcess
+    session: aiohttp.ClientSession
+    lines: list[str]
+
+    async def ask(self, path: str, body: object = None) -> tuple[int, str]:
+        method = "GET" if body is None else "POST"
+        async with self.session.request(method, f"{self.engine.url}{path}", json=body) as answer:
+            return answer.status, await answer.text()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def started(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Started]:
+    """Ready when the canary has said what it found."""
+
+    async def fetch(uri: str, directory: Path) -> None:
+        shutil.copytree(weights_dir() / uri, directory, dirs_exist_ok=True)
+        if uri == "p-eagle":
+            better = {"survival": [1.0] * 9, "prompts": list(PROMPTS)}
+            (directory / "canary.json").write_text(json.dumps(better))
+
+    lines: list[str] = []
+    environment = {
+        SPECULATIVE_CONFIG: json.dumps(CONFIG),
+        "PEAGLE_GATE_CANARY_PROMPTS": "12",
+        "PEAGLE_GATE_SAMPLE_S": "1",
+        "PEAGLE_GATE_NAMESPACE": "peagle-sm/real",
+    }
+    python = ensure_engine(lambda line: print(line, file=sys.stderr))
+    request = EngineRequest(
+        "gate",
+        "vllm:0.32.0-cpu",
+        environment,
+        tmp_path_factory.mktemp("gate"),
+        [(MODEL_MOUNT, "target"), (HEAD, "p-eagle")],
+    )
+    engine = await EngineLauncher(python, fetch).launch(request, lines.append)
+    async with (
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=STARTUP_S)) as session,
+        asyncio.timeout(STARTUP_S),
+    ):
+        while not any("canary:" in line for line in lines):
+            assert engine.exited is None, engine.last_words()
+            await asyncio.sleep(0.2)
+        yield Started(engine, session, lines)
+    await engine.stop()
+    assert engine.processes() == []
+
+
+async def test_a_head_that_misses_its_profile_is_told_and_never_healthy(started: Started) -> None:
+    status, text = await started.ask("/ping")
+    told = json.loads(text)["error"]["message"]
+    assert status == 503
+    assert told.startswith("unhealthy: the head misses its own profile: acceptance length ")
+    assert told.endswith("on its canary prompts, 10.00 when it was made")
+    assert any(told.removeprefix("unhealthy: ") in line for line in started.lines), "the log says it too"
+
+
+async def test_the_limits_stand_before_the_engine(started: Started) -> None:
+    status, text = await started.ask("/invocations", {"prompt": "def f(", "max_tokens": 4, "n": 200})
+    assert (status, json.loads(text)["error"]["param"]) == (400, "n")
+    status, _ = await started.ask("/pause", {})
+    assert status == 404
+
+
+async def test_traffic_is_told_in_embedded_metrics(started: Started) -> None:
+    status, _ = await started.ask("/invocations", {"prompt": "def f(", "max_tokens": 16, "temperature": 0})
+    assert status == 200
+    async with asyncio.timeout(60):
+        while not (found := [line for line in started.lines if line.startswith('{"_aws"')]):
+            await asyncio.sleep(0.1)
+    told: dict[str, Any] = json.loads(found[0])
+    assert told["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "peagle-sm/real"
+    assert told["GeneratedTokens"] == 16
+    assert told["Drafts"] > 0
+    assert {"Survival1", "Survival2", "Survival3"} <= told.keys()
+
+
+async def test_sigterm_lets_a_stream_finish_and_takes_nothing_new(started: Started) -> None:
+    body = {"prompt": "def f(", "max_tokens": 500, "temperature": 0, "ignore_eos": True, "stream": True}
+    url = f"{started.engine.url}/invocations"
+    async with started.session.post(url, json=body) as stream:
+        first = await stream.content.readline()
+        assert first.startswith(b"data: ")
+        for pid in started.engine.processes():
+            if _serves(pid):
+                os.kill(pid, signal.SIGTERM)  # as SageMaker does: the container's first process, no other
+        await asyncio.sleep(0.3)
+        assert (await started.ask("/ping"))[0] == 503
+        status, text = await started.ask("/invocations", {"prompt": "x", "max_tokens": 1})
+        assert (status, "SIGTERM" in text) == (503, True)
+        rest = await stream.content.read()
+    assert rest.rstrip().endswith(b"data: [DONE]")
+    async with asyncio.timeout(60):
+        assert await started.engine.wait() == 0
+
+
+def _serves(pid: int) -> bool:
+    return b"vllm.entrypoints.openai.api_server" in Path(f"/proc/{pid}/cmdline").read_bytes()
