@@ -40,12 +40,14 @@ FLAGS = {
     "--logits-processors": Forbidden("runs Python by its name", _SERVER),
     "--worker-extension-cls": Forbidden("runs Python by its name", _SERVER),
     "--worker-cls": Forbidden("runs Python by its name", _SERVER),
+    "--profiler-config": Forbidden("opens routes that record what the engine does", _SERVER),
     "--uds": Forbidden("listens where SageMaker does not ask", _SERVER),
 }
 VARIABLES = {
     "VLLM_ALLOW_INSECURE_SERIALIZATION": Forbidden("unpickles what it is sent"),
     "VLLM_SERVER_DEV_MODE": Forbidden("opens routes that pause and change the engine"),
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": Forbidden("lets requests load weights"),
+    "VLLM_TORCH_PROFILER_DIR": Forbidden("opens routes that record what the engine does"),
     "VLLM_API_KEY": Forbidden("guards the paths under /v1 alone, not /invocations"),
     "VLLM_DEBUG_LOG_API_SERVER_RESPONSE": Forbidden("writes what users get into the log"),
 }

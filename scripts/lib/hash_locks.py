@@ -18,6 +18,9 @@ sys.path.insert(0, str(ROOT / "toolkit"))
 from peagle_sm.local.engine_build import TORCH_CPU_INDEX  # noqa: E402
 from scripts.lib.locks import Pin, comments, hashes_of, read_pins, render, with_hashes  # noqa: E402
 
+_OLDEST = "3.11.5"
+"""Some packages take no older patch release of 3.11; files for newer Pythons are told all the same."""
+
 
 def lock_files() -> list[Path]:
     """Every lock file of the project."""
@@ -38,7 +41,7 @@ def asked(pins: list[Pin], *options: str) -> dict[str, tuple[str, ...]]:
         bare = Path(folder) / "bare.txt"
         bare.write_text("".join(f"{pin}\n" for pin in pins))
         uv = [str(Path(sys.executable).with_name("uv")), "pip", "compile", "--quiet", "--no-deps"]
-        uv += ["--generate-hashes", "--universal", "--python-version", "3.11", "--format", "pylock.toml"]
+        uv += ["--generate-hashes", "--universal", "--python-version", _OLDEST, "--format", "pylock.toml"]
         ran = subprocess.run([*uv, *options, str(bare)], capture_output=True, text=True, check=False)
     if ran.returncode:
         raise LookupError(ran.stderr.strip())
@@ -65,10 +68,10 @@ def _configured(setting: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
-def main() -> int:
-    """Write every lock file anew; a pin that stays without a hash is an error."""
+def main(named: list[str]) -> int:
+    """Write the named lock files anew, all without a name; a pin that stays without a hash is an error."""
     bare = []
-    for lock in lock_files():
+    for lock in [Path(name).resolve() for name in named] or lock_files():
         text = lock.read_text(encoding="utf-8")
         pins = read_pins(text)
         try:
@@ -84,4 +87,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

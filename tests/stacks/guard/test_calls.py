@@ -13,7 +13,7 @@ import botocore.session
 import pytest
 from botocore import xform_name
 
-from tests.stacks.guard import rules
+from scripts.lib.security import iam as rules
 
 RUNTIME = Path(__file__).parents[3] / "stacks" / "guard" / "runtime" / "peagle_guard"
 SERVICES = {  # botocore's name -> the prefix of IAM's actions; the first that knows a call is meant

@@ -10,7 +10,7 @@ import pytest
 
 from peagle_sm.core import guard_names as names
 from peagle_sm.core.payloads import hard_schedule_name, schedule_name
-from tests.stacks.guard import rules
+from scripts.lib.security import iam as rules
 
 Template = dict[str, Any]
 

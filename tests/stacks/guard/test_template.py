@@ -177,8 +177,8 @@ def test_cfn_lint_finds_a_planted_fault(template: Template) -> None:
 
 
 def test_the_document_explains_each_resource_permission_and_finding(template: Template) -> None:
+    from scripts.lib.security import iam as rules
     from stacks.guard.reasons import OTHERS
-    from tests.stacks.guard import rules
 
     text = (Path(__file__).parents[3] / "docs" / "stacks-guard.md").read_text(encoding="utf-8")
     told = {*template["Resources"], *template["Parameters"]}

@@ -9,20 +9,28 @@ from peagle_sm.core.checks.base import Check, Note, check
 from peagle_sm.core.resolve import Draft
 
 _SECURITY = "https://docs.vllm.ai/en/latest/usage/security/"
-_SECRET_NAME = re.compile(r"(^|_)(SECRET|PASSWORD|PASSWD|TOKEN|PRIVATE_KEY|ACCESS_KEY)(_|$)")
-_SECRET_VALUE = re.compile(
+SECRET_NAME = re.compile(r"(^|_)(SECRET|PASSWORD|PASSWD|TOKEN|PRIVATE_KEY|ACCESS_KEY)(_|$)")
+SECRET_VALUE = re.compile(
     r"\b(AKIA|ASIA)[A-Z0-9]{16}\b|\bhf_[A-Za-z0-9]{20,}|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
 _OFF = ("", "0", "false")
-# Forbidden whatever their value, unless it turns them off.
+# Forbidden whatever their value, unless it turns them off. Each is described in vLLM's security guide or in the
+# text of its own option (`vllm serve --help`, vllm/envs.py, both read at 0.32.0).
 FORBIDDEN = {
     "SM_VLLM_TRUST_REMOTE_CODE": "runs Python that comes with the weights",
     "SM_VLLM_ENABLE_PROMPT_EMBEDS": "lets requests bring tensors, which have crashed the engine",
     "SM_VLLM_ALLOWED_LOCAL_MEDIA_PATH": "lets requests read files of the container",
     "SM_VLLM_TRUST_REQUEST_CHAT_TEMPLATE": "lets requests bring a template, which is code",
+    "SM_VLLM_TRUST_REQUEST_MM_KWARGS": "lets requests reconfigure the media processor (GHSA-h3rc-6mm3-gc2m)",
+    "SM_VLLM_TOOL_SERVER": "lets requests run tools",
+    "SM_VLLM_TOOL_PARSER_PLUGIN": "runs a Python file, which may come with the weights",
+    "SM_VLLM_REASONING_PARSER_PLUGIN": "runs a Python file, which may come with the weights",
+    "SM_VLLM_PROFILER_CONFIG": "opens routes that record what the engine does",
+    "VLLM_TORCH_PROFILER_DIR": "opens routes that record what the engine does, and writes it to disk",
     "VLLM_ALLOW_INSECURE_SERIALIZATION": "unpickles what it is sent",
     "VLLM_SERVER_DEV_MODE": "opens routes that pause and change the engine",
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "lets requests load weights",
+    "VLLM_DEBUG_LOG_API_SERVER_RESPONSE": "writes what users get into the log",
 }
 
 
@@ -36,9 +44,9 @@ FORBIDDEN = {
 def environment_secrets(draft: Draft) -> Iterator[Note]:
     """A variable that looks like a secret."""
     for name, value in draft.spec.serving.env.items():
-        if _SECRET_VALUE.search(value):
+        if SECRET_VALUE.search(value):
             yield Note("error", f"serving.env.{name}: its value looks like a key or token")
-        elif value and _SECRET_NAME.search(name.upper()) and not name.upper().endswith("TOKENS"):
+        elif value and SECRET_NAME.search(name.upper()) and not name.upper().endswith("TOKENS"):
             yield Note("warning", f"serving.env.{name}: its name says secret")
 
 

@@ -1,32 +1,37 @@
-"""The rules that the guard's permissions keep, as functions over a template; each returns what breaks it."""
+"""Rules on permissions, as functions over a template; each returns what breaks it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-Template = dict[str, Any]
+Template = Mapping[str, Any]
 Statement = dict[str, Any]
 
 TAG = "peagle-sm:managed-by"
+_BROAD = ("FullAccess", "AdministratorAccess", "PowerUserAccess")
 
 
 def statements(template: Template) -> Iterator[tuple[str, Statement]]:
     """Every statement of every role's inline policies, those under a condition included."""
     for name, resource in template["Resources"].items():
-        if resource["Type"] != "AWS::IAM::Role":
+        if resource["Type"] not in ("AWS::IAM::Role", "AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
             continue
-        for policy in resource["Properties"].get("Policies", []):
+        properties = resource["Properties"]
+        inline = properties.get("Policies", [])
+        for policy in [*inline, properties] if "PolicyDocument" in properties else inline:
             for statement in policy["PolicyDocument"]["Statement"]:
                 yield name, statement["Fn::If"][1] if "Fn::If" in statement else statement
 
 
 def actions(statement: Statement) -> list[str]:
+    """The actions of a statement."""
     found = statement["Action"]
     return [found] if isinstance(found, str) else list(found)
 
 
 def resources(statement: Statement) -> list[str]:
+    """The resources of a statement, as texts."""
     found = statement["Resource"]
     return [_text(one) for one in (found if isinstance(found, list) else [found])]
 
@@ -46,6 +51,7 @@ def wildcards_that_destroy_or_pass(template: Template) -> list[str]:
 
 
 def wildcard_actions(template: Template) -> list[str]:
+    """`*` in an action."""
     return [f"{role}: {one}" for role, found in statements(template) for one in actions(found) if "*" in one]
 
 
@@ -61,6 +67,17 @@ def loose_pass_role(template: Template) -> list[str]:
             or ":role/peagle-" not in resources(statement)[0]
             or len(_passed_to(statement)) != 1
         )
+    ]
+
+
+def broad_policies(template: Template) -> list[str]:
+    """A managed policy that allows everything, or everything of one service."""
+    return [
+        f"{name}: {_text(policy)}"
+        for name, resource in template["Resources"].items()
+        if resource["Type"].startswith("AWS::IAM::")
+        for policy in resource.get("Properties", {}).get("ManagedPolicyArns", [])
+        if _text(policy).endswith(_BROAD)
     ]
 
 

