@@ -166,7 +166,7 @@ def test_errors_before_the_stream_are_those_of_invoke(endpoint: Endpoint, read: 
         with pytest.raises(kind, match=words):
             read(body=_body())
     add("throttle", operation="stream", times=1)
-    with pytest.raises(ServiceFault) as caught:
+    with pytest.raises(ServiceFault, match=r": ThrottlingException$") as caught:  # AWS gives no message
         read(body=_body())
     assert caught.value.code == "ThrottlingException"
     assert caught.value.request_id
@@ -185,6 +185,18 @@ async def _first(endpoint: Endpoint, **options: Any) -> str:
         async for chunk in stream:
             return chunk.text
     return ""
+
+
+def test_a_request_that_was_refused_is_not_sent_again(endpoint: Endpoint, add: Add) -> None:
+    add("throttle", operation="stream", times=1)
+
+    async def twice() -> None:
+        stream = endpoint.astream(_body())
+        for _ in range(2):
+            with pytest.raises(ServiceFault, match="ThrottlingException"):
+                await anext(stream)
+
+    asyncio.run(twice())
 
 
 def test_nobody_listens() -> None:

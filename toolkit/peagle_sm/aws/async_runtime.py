@@ -121,7 +121,8 @@ class AsyncCall:
             **told,
             "Error": {
                 "Code": error_name(response.headers, told) or str(response.status),
-                "Message": str(told.get("Message") or told.get("message") or response.reason),
+                # Throttling comes with `"message": null`; a proxy's page has no JSON at all.
+                "Message": told.get("Message") or told.get("message") or ("" if told else response.reason),
             },
             "ResponseMetadata": {
                 "RequestId": response.headers.get("x-amzn-RequestId", ""),

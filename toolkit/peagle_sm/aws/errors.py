@@ -81,7 +81,8 @@ def aws_errors(operation: str, local_url: str | None = None) -> Iterator[None]:
 def from_client_error(error: Any, operation: str) -> PeagleError:
     """Map one botocore ClientError; ``operation`` is AWS's name of the call."""
     answer = error.response.get("Error", {})
-    code, said = str(answer.get("Code", "")), str(answer.get("Message", ""))
+    # The data plane throttles with `"message": null`.
+    code, said = str(answer.get("Code") or ""), str(answer.get("Message") or "")
     meta = error.response.get("ResponseMetadata", {})
     details = {"operation": operation, "code": code, "http_status": meta.get("HTTPStatusCode")}
     message = f"{operation}: {said or code}"

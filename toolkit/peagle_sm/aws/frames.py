@@ -61,9 +61,11 @@ class FrameDecoder:
     def feed(self, parts: Iterable[Timed]) -> tuple[list[Timed], Exception | None]:
         """Return the payloads that ``parts`` complete, and the error that came after them, if any."""
         payloads: list[Timed] = []
+        take = self.take
         for part, at in parts:
-            found, error = self.take(part)
-            payloads += [(payload, at) for payload in found]
+            found, error = take(part)
+            for payload in found:
+                payloads.append((payload, at))
             if error is not None:
                 return payloads, error
         return payloads, None
