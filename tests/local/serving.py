@@ -46,6 +46,23 @@ def client_at(url: str, service: str, **more: Any) -> Any:
     return boto3.client(service, endpoint_url=url, config=config, **options)  # type: ignore[call-overload]
 
 
+class AsOnAws:
+    """A session of boto3 like a user's, whose calls go to the local server; nothing else is different."""
+
+    profile_name = "default"
+    region_name = "us-east-1"
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._session: Any = boto3.Session("local", "local", region_name=self.region_name)
+
+    def client(self, service: str, **options: Any) -> Any:
+        return self._session.client(service, **{"endpoint_url": self._url, **options})
+
+    def get_credentials(self) -> Any:
+        return self._session.get_credentials()
+
+
 @dataclass
 class Server:
     """A running server and shorthand for what tests ask of it."""

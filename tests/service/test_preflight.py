@@ -29,27 +29,10 @@ from peagle_sm.service.preflight import (
     require_preflight,
     results_data,
 )
-from tests.local.serving import Server
+from tests.local.serving import AsOnAws, Server
 
 _numbers = itertools.count(1)
 ACCOUNT = "123456789012"
-
-
-class AsOnAws:
-    """A session of boto3 like a user's, whose calls go to the local server; nothing else is different."""
-
-    profile_name = "default"
-    region_name = "us-east-1"
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._session: Any = boto3.Session("local", "local", region_name=self.region_name)
-
-    def client(self, service: str, **options: Any) -> Any:
-        return self._session.client(service, **{"endpoint_url": self._url, **options})
-
-    def get_credentials(self) -> Any:
-        return self._session.get_credentials()
 
 
 @pytest.fixture

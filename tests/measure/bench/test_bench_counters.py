@@ -9,10 +9,10 @@ from typing import Any
 import boto3
 import pytest
 
-from peagle_sm.aws.session import LocalTarget, Session
+from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import ServiceFault
 from peagle_sm.measure.bench_counters import LOG_DELAY_S, Logged, Scraped, engine_source
-from tests.local.serving import Server
+from tests.local.serving import AsOnAws, Server
 from tests.measure.bench.making import arm
 
 ENDPOINT = "logs-its-drafts"
@@ -63,14 +63,11 @@ def test_whether_an_engine_drafts_is_seen_in_its_counters() -> None:
     assert Scraped(lambda: "vllm:generation_tokens_total 5\n").drafts is False
 
 
-def session(local: LocalTarget | None = None) -> Session:
-    return Session.from_boto3(boto3.Session("testing", "testing", region_name="us-east-1"), local)
-
-
 @pytest.fixture
 def place(server: Server) -> Iterator[Session]:
     """A region without a log group of the endpoint; moto of one's own would empty the shared server."""
-    place = session(LocalTarget.from_status(server.status.to_dict()))
+    # CloudWatch takes no line from two hours ahead, and other tests put the server's own clock forward.
+    place = Session.from_boto3(AsOnAws(server.url))
     yield place
     for group in place.client("logs").describe_log_groups(logGroupNamePrefix=GROUP)["logGroups"]:
         place.client("logs").delete_log_group(logGroupName=group["logGroupName"])
@@ -105,7 +102,7 @@ def test_an_engine_that_logs_nothing_has_no_acceptance(place: Session) -> None:
 
 
 def test_each_arm_has_the_source_that_can_tell() -> None:
-    place = session()
+    place = Session.from_boto3(boto3.Session("testing", "testing", region_name="us-east-1"))
     assert isinstance(engine_source(None, arm(transport="http", endpoint="http://x")), Scraped)
     assert isinstance(engine_source(place, arm()), Logged)
     assert engine_source(place, arm(mode="none", num_speculative_tokens=None)) is None
