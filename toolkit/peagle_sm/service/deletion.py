@@ -192,6 +192,8 @@ def _nothing(session: Session, pattern: str) -> PeagleError:
             next_step=f"Delete that too: `peagle-sm delete {pattern} --with-logs{session.command_flags()}`.",
             details={"pattern": pattern, "log_group": group},
         )
+    if _GLOB.isdisjoint(pattern):
+        forget(session, pattern)  # a deletion that was stopped at its end has left it in the register
     return NotFound(
         f"{pattern!r} matches nothing that peagle-sm made in {session.region}.",
         next_step=f"Look what there is with `peagle-sm list{session.command_flags()}`.",

@@ -115,6 +115,7 @@ def resume(
     config = _config(session, one)
     offer = _offer(session, one, config, pacing.clock())
     if offer.is_on:
+        _finish(session, one, config)
         return offer
     if one.stack is None and not unguarded:
         require_guard(session)
@@ -128,6 +129,13 @@ def resume(
     register.update(session, name, lambda entry: {"paused": False} if entry.paused else {})
     report("ready", f"endpoint {name} is in service", status="InService")
     return offer
+
+
+def _finish(session: Session, one: Belongings, config: ConfigFacts) -> None:
+    """Take off the marks of the pause which a resume that was stopped after its endpoint served has left."""
+    if one.stack is None and one.kept_config is not None:
+        awake(session, config.arn)
+    register.update(session, one.name, lambda entry: {"paused": False} if entry.paused else {})
 
 
 def _config(session: Session, one: Belongings) -> ConfigFacts:
