@@ -13,7 +13,7 @@ import pytest
 
 from peagle_sm.local import spawn
 from peagle_sm.local.locked_env import ensure_locked
-from tests.local.serving import Server
+from tests.local.serving import Server, eventually
 from tests.rules.documents import Block, blocks
 from tests.rules.files import ROOT
 
@@ -26,12 +26,16 @@ _PORT = "8000"
 
 
 @pytest.fixture(scope="module")
-def environ(server: Server) -> Mapping[str, str]:
+def environ(server: Server) -> Iterator[Mapping[str, str]]:
     """An endpoint of the documents' name, and the environment of somebody at a shell."""
     server.create(NAME, SCRIPT_INVOKE="openai")
     server.until(NAME, "InService")
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    return {**os.environ, "PATH": path, "SHELL": "/bin/bash"}
+    yield {**os.environ, "PATH": path, "SHELL": "/bin/bash"}
+    # Other documents use the name too.
+    sagemaker = server.client("sagemaker")
+    sagemaker.delete_endpoint(EndpointName=NAME)
+    eventually(lambda: not sagemaker.list_endpoints(NameContains=NAME)["Endpoints"])
 
 
 @pytest.fixture(scope="module")
