@@ -140,7 +140,7 @@ class Session:
         client = self._client("sagemaker-runtime", 1, read_timeout_s)
         impatient = [key for key in self._clients if len(key) > 2]
         for key in impatient[:-_IMPATIENT_CLIENTS]:
-            del self._clients[key]
+            self._clients.pop(key, None)
         return client
 
     def creating_client(self, service: str) -> Any:
