@@ -53,6 +53,7 @@ Endpoints:
               life.
   pause       Turn an endpoint off, and keep what brings it back.
   resume      Bring a paused endpoint back and follow it until it serves.
+  update      Bring an endpoint to what its spec says now.
   delete      Delete endpoints and all that belongs to them, and prove it.
 
 Measuring:

@@ -26,6 +26,11 @@ class EndpointFacts:
     failure_reason: str | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
+    @property
+    def pending_config(self) -> str | None:
+        """The config that it is on its way to; None while nothing is under way."""
+        return (self.raw.get("PendingDeploymentSummary") or {}).get("EndpointConfigName")
+
 
 @dataclass(frozen=True)
 class ConfigFacts:
@@ -76,6 +81,14 @@ def create_endpoint(session: Session, parameters: Mapping[str, Any]) -> None:
     """Send CreateEndpoint once; from here on it costs money."""
     with aws_errors("CreateEndpoint", session.local_url):
         session.creating_client("sagemaker").create_endpoint(**parameters)
+
+
+def update_endpoint(session: Session, name: str, config: str, deployment: Mapping[str, Any]) -> None:
+    """Send UpdateEndpoint once; from here on a second fleet costs money until the first is gone."""
+    with aws_errors("UpdateEndpoint", session.local_url):
+        session.creating_client("sagemaker").update_endpoint(
+            EndpointName=name, EndpointConfigName=config, DeploymentConfig=deployment
+        )
 
 
 def describe_endpoint(session: Session, name: str) -> EndpointFacts | None:

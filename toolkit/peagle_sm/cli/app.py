@@ -165,6 +165,12 @@ ENTRIES = (
         "Endpoints",
     ),
     Entry(
+        "update",
+        f"{_COMMANDS}.update:update",
+        "Bring an endpoint to what its spec says now.",
+        "Endpoints",
+    ),
+    Entry(
         "delete",
         f"{_COMMANDS}.delete:delete",
         "Delete endpoints and all that belongs to them, and prove it.",

@@ -232,7 +232,7 @@ class EndpointSpec(_Part):
     )
     update: Update = Field(
         default="in-place",
-        description="How a stack changes it: in-place (a second fleet runs beside the first until it serves, "
+        description="How it is changed: in-place (a second fleet runs beside the first until it serves, "
         "and is paid for), or off-update-on (no second fleet, not in service meanwhile).",
     )
     metrics: MetricsSpec = Field(default_factory=MetricsSpec)

@@ -1,4 +1,4 @@
-"""Use cases over the adapters: plan, deploy, list, status, logs, invoke, keep, pause, resume, delete.
+"""Use cases over the adapters: plan, deploy, list, status, logs, invoke, keep, pause, resume, update, delete.
 
 Each name is imported when it is first used.
 """
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from peagle_sm.service.pausing import PauseReport, pause
     from peagle_sm.service.planning import plan_for
     from peagle_sm.service.resuming import ResumeOffer, resume
+    from peagle_sm.service.update_offer import UpdateOffer
+    from peagle_sm.service.updating import update
 
 _HOME = {
     "Declined": "deployment",
@@ -35,6 +37,7 @@ _HOME = {
     "PauseReport": "pausing",
     "Phase": "events",
     "ResumeOffer": "resuming",
+    "UpdateOffer": "update_offer",
     "connect": "endpoint",
     "delete": "deletion",
     "deploy": "deployment",
@@ -46,6 +49,7 @@ _HOME = {
     "plan_for": "planning",
     "resume": "resuming",
     "status": "inspection",
+    "update": "updating",
 }
 
 __all__ = [
@@ -62,6 +66,7 @@ __all__ = [
     "PauseReport",
     "Phase",
     "ResumeOffer",
+    "UpdateOffer",
     "connect",
     "delete",
     "deploy",
@@ -73,6 +78,7 @@ __all__ = [
     "plan_for",
     "resume",
     "status",
+    "update",
 ]
 
 

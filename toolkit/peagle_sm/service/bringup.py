@@ -90,6 +90,17 @@ def create(run: Run, found: Survey) -> None:
         run.report.start_billing(_age_s(run, found.endpoint))
         run.report("endpoint", f"endpoint {run.name} of an earlier run is taken up", status="Creating")
         return
+    create_free(run)
+    create_endpoint(run)
+
+
+def create_free(run: Run) -> None:
+    """Create model and config, which cost nothing, or adopt what is there.
+
+    Raises:
+        PlanRefused: one of the names is taken by a resource that is not this plan's.
+        PeagleError: AWS refused, or gave no answer several times.
+    """
     names, session = run.plan.names, run.session
     made = _ensure(
         run,
@@ -103,6 +114,16 @@ def create(run: Run, found: Survey) -> None:
         lambda: control.describe_endpoint_config(session, names.config),
     )
     run.report("config", f"endpoint config {names.config} {made}", resource=f"endpoint-config/{names.config}")
+
+
+def create_endpoint(run: Run) -> None:
+    """Create the endpoint, or adopt the one that is there.
+
+    Raises:
+        PlanRefused: its name is taken by one that is not this plan's.
+        PeagleError: AWS refused, or gave no answer several times.
+    """
+    names, session = run.plan.names, run.session
     run.may_exist = run.unsettled = True
     run.report.start_billing()
     try:

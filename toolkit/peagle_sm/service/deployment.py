@@ -6,14 +6,14 @@ from collections.abc import Callable, Collection
 from datetime import timedelta
 
 from peagle_sm.aws.session import Session
-from peagle_sm.core.errors import Interrupted, PeagleError, PlanRefused
+from peagle_sm.core.errors import Interrupted, PeagleError
 from peagle_sm.core.records import Plan
 from peagle_sm.core.spec import EndpointSpec
 from peagle_sm.service.bringup import Run, arm, create, follow
 from peagle_sm.service.endpoint import Endpoint
 from peagle_sm.service.events import Pacing, Progress, Reporter
 from peagle_sm.service.guarding import require_guard
-from peagle_sm.service.planning import plan_for
+from peagle_sm.service.planning import plan_for, refuse_errors
 from peagle_sm.service.rescue import rescue
 from peagle_sm.service.survey import Survey, survey
 
@@ -62,7 +62,7 @@ def deploy(
     if found.serves:
         _take_up_what_serves(run, found)
     else:
-        _bring_up(run, found, wait)
+        bring_up(run, found, wait)
     return Endpoint(run.name, session, pacing=pacing)
 
 
@@ -76,7 +76,7 @@ def _agree(
     skip: Collection[str],
 ) -> tuple[Plan, Survey]:
     plan = plan_for(spec, session)
-    _refuse(plan, skip)
+    refuse_errors(plan, skip)
     if not unguarded:
         require_guard(session)
     if preflight is not None:
@@ -104,7 +104,8 @@ def _take_up_what_serves(run: Run, found: Survey) -> None:
         raise Interrupted(f"Interrupted: endpoint {run.name} was there before and is left.") from None
 
 
-def _bring_up(run: Run, found: Survey, wait: bool) -> None:
+def bring_up(run: Run, found: Survey, wait: bool = True) -> None:
+    """Arm, create and follow; whatever fails or stops it is cleaned up (`rescue` tells what it raises)."""
     run.may_exist = found.state == "creating"
     try:
         run.report("check", f"plan for {run.name} accepted", status=found.state)
@@ -115,29 +116,3 @@ def _bring_up(run: Run, found: Survey, wait: bool) -> None:
             run.report("ready", f"endpoint {run.name} is in service", status="InService")
     except BaseException as cause:
         rescue(run, cause)
-
-
-def _refuse(plan: Plan, skip: Collection[str]) -> None:
-    # Without its facts a plan has nothing to send, whatever is skipped.
-    errors = [
-        one
-        for one in plan.findings
-        if one.severity == "error" and (one.check not in skip or not plan.requests)
-    ]
-    if not errors:
-        return
-    raise PlanRefused(
-        "The plan is refused: " + " ".join(one.message for one in errors),
-        next_step=" ".join(dict.fromkeys(one.next_step for one in errors if one.next_step)) or None,
-        details={
-            "findings": [
-                {
-                    "check": one.check,
-                    "severity": one.severity,
-                    "message": one.message,
-                    "next_step": one.next_step,
-                }
-                for one in plan.findings
-            ]
-        },
-    )

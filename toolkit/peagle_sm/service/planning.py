@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from peagle_sm.aws.session import Session
-from peagle_sm.core.errors import CredentialsError
+from peagle_sm.core.errors import CredentialsError, PlanRefused
 from peagle_sm.core.guard_names import endpoint_stack, execution_role, scheduler_role
 from peagle_sm.core.payloads import partition
 from peagle_sm.core.plan import make_plan
@@ -44,6 +46,37 @@ def plan_for(
         stack=endpoint_stack(spec.name) if stack else None,
     )
     return make_plan(spec, context)
+
+
+def refuse_errors(plan: Plan, skip: Collection[str] = ()) -> None:
+    """Let nothing be made of a plan that has errors; ``skip`` are ids of checks whose errors do not count.
+
+    Raises:
+        PlanRefused: it has errors; ``details["findings"]`` has all that there is to say about it.
+    """
+    # Without its facts a plan has nothing to send, whatever is skipped.
+    errors = [
+        one
+        for one in plan.findings
+        if one.severity == "error" and (one.check not in skip or not plan.requests)
+    ]
+    if not errors:
+        return
+    raise PlanRefused(
+        "The plan is refused: " + " ".join(one.message for one in errors),
+        next_step=" ".join(dict.fromkeys(one.next_step for one in errors if one.next_step)) or None,
+        details={
+            "findings": [
+                {
+                    "check": one.check,
+                    "severity": one.severity,
+                    "message": one.message,
+                    "next_step": one.next_step,
+                }
+                for one in plan.findings
+            ]
+        },
+    )
 
 
 def _account_of(spec: EndpointSpec) -> str | None:

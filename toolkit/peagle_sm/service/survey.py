@@ -81,7 +81,8 @@ def survey(session: Session, plan: Plan) -> Survey:
         raise _taken(
             f"endpoint {name} exists ({endpoint.status}) with another spec "
             f"(hash {tags.get(SPEC_HASH, 'none')}, this one is {plan.spec_hash}).",
-            f"Delete it first: `{remove}`, or choose another name.",
+            f"Change it with `peagle-sm update SPEC{session.command_flags()}`, delete it first: `{remove}`, "
+            "or choose another name.",
         )
     if state is None:
         raise _taken(f"endpoint {name} is {endpoint.status}.", f"Delete it first: `{remove}`.")

@@ -68,6 +68,26 @@ class Teardown:
         """
         gone = Gone()
         self.remove_endpoint(doomed.endpoint, gone, looks=SETTLING_LOOKS if unsettled else 1)
+        self.remove_free(doomed, gone)
+        session, owner = self._session, doomed.endpoint
+        if doomed.schedules:
+            # Without its config no late CreateEndpoint can succeed: this look is final.
+            self.remove_endpoint(owner, gone)
+        for name in doomed.schedules:
+            self._remove_plain(
+                f"schedule/{name}",
+                gone,
+                partial(self._guards, name, owner),
+                partial(lifetime.remove, session, name),
+            )
+        return gone
+
+    def remove_free(self, doomed: Doomed, gone: Gone) -> None:
+        """Delete configs and models, which cost nothing, and leave endpoint and schedules alone.
+
+        Raises:
+            LocalServerGone: the local SageMaker has ended.
+        """
         session, owner = self._session, doomed.endpoint
         for name in doomed.configs:
             self._remove_plain(
@@ -83,17 +103,6 @@ class Teardown:
                 partial(self._is_owned, control.describe_model, name, owner),
                 partial(control.delete_model, session, name),
             )
-        if doomed.schedules:
-            # Without its config no late CreateEndpoint can succeed: this look is final.
-            self.remove_endpoint(owner, gone)
-        for name in doomed.schedules:
-            self._remove_plain(
-                f"schedule/{name}",
-                gone,
-                partial(self._guards, name, owner),
-                partial(lifetime.remove, session, name),
-            )
-        return gone
 
     def remove_endpoint(self, name: str, gone: Gone, *, looks: int = 1) -> None:
         """Ask for deletion, again and again while AWS refuses, until the endpoint is not there.

@@ -85,7 +85,7 @@ def deploy(
             progress=follow,
             wait=wait,
             unguarded=unguarded,
-            preflight=lambda made: _preflight(state, session, made, skip),
+            preflight=lambda made: look_first(state, session, made, skip),
             skip_checks=skip,
         )
     status = endpoint.status()
@@ -97,7 +97,7 @@ def deploy(
     )
 
 
-def _preflight(state: State, session: Session, made: Plan, skip: tuple[str, ...]) -> None:
+def look_first(state: State, session: Session, made: Plan, skip: tuple[str, ...]) -> None:
     """Look before anything is made; what is not in order but does not refuse is told on stderr."""
     from peagle_sm.cli.preflight_text import render_deploy_notes
     from peagle_sm.service.preflight import require_preflight, results_data
