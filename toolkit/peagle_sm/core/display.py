@@ -22,7 +22,9 @@ _CARD = (
 )
 _TABLE = "border-collapse:collapse;margin:.35em 0;font-size:.95em"
 _FAINT = "opacity:.75"
-_CELL = "padding:.15em .9em .15em 0;vertical-align:top;white-space:pre-line"
+_CELL = "padding:.15em .9em .15em 0;vertical-align:top"
+_SHORT = 24
+"""Characters up to which a cell stays on one line: a long neighbour must not break `P-EAGLE` in two."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,8 @@ def _fields(fields: Sequence[tuple[str, str]]) -> Safe | None:
     rows = [
         tag(
             "tr",
-            tag("th", name, scope="row", style=f"{_CELL};text-align:left;font-weight:normal;{_FAINT}"),
-            tag("td", value, style=f"{_CELL};text-align:left"),
+            tag("th", name, scope="row", style=f"{_cell(name)};text-align:left;font-weight:normal;{_FAINT}"),
+            tag("td", value, style=f"{_cell(value)};text-align:left"),
             style="background:transparent",
         )
         for name, value in fields
@@ -108,7 +110,12 @@ def _table(table: Table) -> Safe:
     head = tag(
         "tr",
         *(
-            tag("th", name, scope="col", style=f"{_CELL};text-align:{side};border-bottom:1px solid {_LINE}")
+            tag(
+                "th",
+                name,
+                scope="col",
+                style=f"{_cell(name)};text-align:{side};border-bottom:1px solid {_LINE}",
+            )
             for name, side in zip(table.heads, aligned, strict=True)
         ),
         style="background:transparent",
@@ -117,7 +124,7 @@ def _table(table: Table) -> Safe:
         tag(
             "tr",
             *(
-                tag("td", cell, style=f"{_CELL};text-align:{side}")
+                tag("td", cell, style=f"{_cell(cell)};text-align:{side}")
                 for cell, side in zip(row, aligned, strict=True)
             ),
             style="background:transparent",
@@ -128,6 +135,11 @@ def _table(table: Table) -> Safe:
     if table.folded:
         return tag("details", tag("summary", table.title, style="cursor:pointer"), grid)
     return join(tag("div", table.title, style=f"margin-top:.5em;{_FAINT}") if table.title else None, grid)
+
+
+def _cell(content: str) -> str:
+    kept = len(content) <= _SHORT and "\n" not in content
+    return f"{_CELL};white-space:{'nowrap' if kept else 'pre-line'}"
 
 
 def _note(note: Note) -> Safe:

@@ -8,7 +8,7 @@ from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.display import Card, Note, Table, Tone
 from peagle_sm.core.environment import SPECULATIVE_CONFIG
 from peagle_sm.core.records import Finding, Plan, Request
-from peagle_sm.core.words import STAND_IN, speculation_text, usd
+from peagle_sm.core.words import STAND_IN, advised, speculation_text, usd
 
 _NAME_KEYS = ("EndpointName", "EndpointConfigName", "ModelName", "Name")
 _OWN_NAME = {
@@ -117,5 +117,5 @@ def _fields(plan: Plan) -> tuple[tuple[str, str], ...]:
 
 
 def _finding(one: Finding) -> Note:
-    then = f" Next: {one.next_step}" if one.next_step and one.severity != "info" else ""
-    return Note(f"{one.severity}: {one.check}: {one.message}{then}", _TONES[one.severity])
+    then = one.next_step if one.severity != "info" else ""
+    return Note(advised(f"{one.severity}: {one.check}: {one.message}", then), _TONES[one.severity])

@@ -30,3 +30,8 @@ def speculation_text(mode: str | None, tokens: int | None) -> str:
     if mode == "none" or tokens is None:
         return mode
     return f"{mode}, {tokens} draft tokens"
+
+
+def advised(said: str, next_step: str) -> str:
+    """What is wrong and what to do, as two sentences; without a step as it stands."""
+    return f"{said.rstrip('.')}. Next: {next_step}" if next_step else said

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from peagle_sm.core.display import Card, Note, Table, Tone
 from peagle_sm.core.preflight import STATUSES, Result, Status
 from peagle_sm.core.resting import rest_costs
-from peagle_sm.core.words import STAND_IN, elapsed, speculation_text, usd
+from peagle_sm.core.words import STAND_IN, advised, elapsed, speculation_text, usd
 
 if TYPE_CHECKING:
     from peagle_sm.service.inspection import EndpointStatus
@@ -105,5 +105,5 @@ def checkup_card(results: tuple[Result, ...]) -> Card:
 
 
 def _verdict(each: Result) -> Note:
-    then = f" Next: {each.next_step}" if each.next_step else ""
-    return Note(f"{each.status}: {each.check}: {each.message}{then}", _CHECKS.get(each.status, "plain"))
+    said = advised(f"{each.status}: {each.check}: {each.message}", each.next_step)
+    return Note(said, _CHECKS.get(each.status, "plain"))

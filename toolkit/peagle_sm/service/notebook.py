@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -188,11 +189,11 @@ def make_session(
 ) -> Session:
     """Settle where calls go: an account and region of AWS, or the local SageMaker of this machine.
 
-    ``local`` is True for the local SageMaker that runs (`peagle-sm local up`), its port when several run, or
-    a LocalTarget. On AWS the region comes from ``region``, else AWS_REGION, AWS_DEFAULT_REGION or the
-    profile; nothing is called and no credentials are looked up yet. ``sagemaker_session`` is a Session of
-    the SageMaker Python SDK, or a boto3 session: its credentials and, unless ``region`` is given, its region
-    are used, and no profile.
+    ``local`` is True for the local SageMaker that runs (`peagle-sm local up`), its port when several run
+    (else PEAGLE_SM_LOCAL_PORT), or a LocalTarget. On AWS the region comes from ``region``, else AWS_REGION,
+    AWS_DEFAULT_REGION or the profile; nothing is called and no credentials are looked up yet.
+    ``sagemaker_session`` is a Session of the SageMaker Python SDK, or a boto3 session: its credentials and,
+    unless ``region`` is given, its region are used, and no profile.
 
     Raises:
         CredentialsError: no such profile, no region, or a region that AWS does not have.
@@ -206,8 +207,15 @@ def make_session(
     if not isinstance(local, LocalTarget):
         from peagle_sm.local.lifecycle import find_server
 
-        local = LocalTarget.from_status(find_server(None if local is True else local).to_dict())
+        port = _usual_port() if local is True else local
+        local = LocalTarget.from_status(find_server(port).to_dict())
     return make_aws_session(region=region, local=local)
+
+
+def _usual_port() -> int | None:
+    """What PEAGLE_SM_LOCAL_PORT says, as on the command line; None for the only server that runs."""
+    text = os.environ.get("PEAGLE_SM_LOCAL_PORT", "")
+    return int(text) if text.isdigit() else None
 
 
 def _ask(plan: Plan) -> bool:

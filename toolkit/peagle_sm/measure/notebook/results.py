@@ -172,9 +172,15 @@ def _tables(view: View) -> list[Table]:
         ("Measured", rows.points(view), False),
         ("Best K", rows.best_k(view), False),
         ("The rate at each K", rows.rates(view), True),
-        (checked(view.checks) if view.checks else "", rows.checks(view, power=False), False),
+        (_checks_title(view), rows.checks(view, power=False), False),
     )
     return [_table(title, table, long) for title, table, long in found if table is not None]
+
+
+def _checks_title(view: View) -> str:
+    """What was checked, unless the headline says it."""
+    said = checked(view.checks) if view.checks else ""
+    return "Checks" if said == verdict(view).headline else said
 
 
 def _table(title: str, table: Rows, folded: bool) -> Table:

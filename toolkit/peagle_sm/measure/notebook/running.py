@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from peagle_sm.core.errors import Interrupted
+
 T = TypeVar("T")
 _LOOK_S = 0.5
 
@@ -30,23 +32,35 @@ def blocking(work: Callable[[], T]) -> T:
 def _elsewhere(work: Callable[[], T]) -> T:
     results: list[T] = []
     errors: list[BaseException] = []
+    begun, done = threading.Event(), threading.Event()
 
     def run() -> None:
+        begun.set()
         try:
             results.append(work())
         except BaseException as error:  # handed to the caller's thread, Ctrl-C included
             errors.append(error)
+        finally:
+            done.set()
 
     # The context says which cell an output belongs to.
     context = contextvars.copy_context()
     thread = threading.Thread(target=lambda: context.run(run), name="peagle-sm measuring", daemon=True)
-    thread.start()
-    while thread.is_alive():
+    asked = started = False
+    while not done.is_set():
         try:
-            thread.join(_LOOK_S)
-        except KeyboardInterrupt:
-            with contextlib.suppress(ValueError):
-                interrupt(thread)
+            if not started:
+                started = True
+                thread.start()
+            if asked and begun.wait(_LOOK_S):
+                asked = False
+                with contextlib.suppress(ValueError):  # it has just ended
+                    interrupt(thread)
+            elif asked:
+                raise Interrupted("Interrupted: nothing was begun.")
+            done.wait(_LOOK_S)
+        except KeyboardInterrupt:  # anywhere above: the work is told in the next round
+            asked = True
     if errors:
         raise errors[0]
     return results[0]

@@ -1,0 +1,34 @@
+"""What a notebook shows of a plan."""
+
+from __future__ import annotations
+
+from peagle_sm.core.plan import make_plan
+from peagle_sm.core.records import Context
+from peagle_sm.core.spec import EndpointSpec
+from tests.core.support import LOCAL
+
+
+def test_a_plan_in_a_notebook() -> None:
+    spec = EndpointSpec(name="demo", model="tiny-code", speculation={"mode": "p-eagle"})
+    shown = str(make_plan(spec, LOCAL))
+    head, fields, requests, *_ = shown.split("\n\n")
+    assert head.splitlines()[0] == "Plan for demo in us-east-1, the local SageMaker"
+    assert head.endswith("; nothing is created yet")
+    assert "  speculation  p-eagle, 9 draft tokens" in fields.splitlines()
+    assert [line.split()[0] for line in requests.splitlines()[2:]] == [
+        "scheduler.create_schedule",
+        "sagemaker.create_model",
+        "sagemaker.create_endpoint_config",
+        "sagemaker.create_endpoint",
+    ]
+
+
+def test_a_plan_that_would_be_refused_says_so_first() -> None:
+    spec = EndpointSpec(name="demo", model="tiny-code", speculation={"mode": "p-eagle"})
+    made = make_plan(spec, Context(account="123456789012", region="us-east-1"))
+    assert made.refused
+    card = made.card()
+    assert card.tone == "bad"
+    assert card.headline.startswith("It would be refused: ")
+    assert card.notes[0].text.startswith("error: ")
+    assert card.notes[0].tone == "bad"
