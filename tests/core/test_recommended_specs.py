@@ -9,6 +9,7 @@ import pytest
 from peagle_sm.core.plan import Context, make_plan
 from peagle_sm.core.spec import parse_spec
 from tests.core.support import LOCAL, NOW
+from tests.recommended import GPUS, PATHS, PLACES, placed
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "docs" / "examples").glob("*.yaml"))
 ON_AWS = Context("123456789012", "us-east-1", NOW)
@@ -27,3 +28,28 @@ def test_a_recommended_spec_has_no_error(path: Path) -> None:
         assert each.expires is not None
         assert "believed until" in each.message
         assert each.url
+
+
+@pytest.mark.parametrize(("stem", "instance_type"), PLACES)
+def test_a_recommended_spec_fits_on_both_instance_types(stem: str, instance_type: str) -> None:
+    plan = make_plan(placed(stem, instance_type), ON_AWS)
+    assert [f"{each.check}: {each.message}" for each in plan.findings if each.severity == "error"] == []
+    assert not plan.refused
+    assert plan.memory is not None
+    assert plan.memory.fits
+    assert {each.check for each in plan.findings} <= {
+        "advisories",
+        "known-faults",
+        "price",  # of a B200: EC2's alone is known
+        "jumpstart-instance",  # gpt-oss-20b on a B200: JumpStart does not list the type
+        "trained-depth",  # Gemma's head is one's own
+    }
+    (variant,) = [
+        variant for request in plan.requests for variant in request.parameters.get("ProductionVariants", ())
+    ]
+    assert variant["InstanceType"] == instance_type
+
+
+def test_there_are_four_recommended_specs_for_each_instance_type() -> None:
+    assert len(PATHS) == 4
+    assert len(PLACES) == len(PATHS) * len(GPUS)
