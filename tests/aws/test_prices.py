@@ -9,7 +9,7 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from peagle_sm.aws.prices import find_price, hourly, listed_price, read_product
+from peagle_sm.aws.prices import find_elsewhere, find_price, hourly, listed_price, read_product
 from peagle_sm.aws.session import LocalTarget, Session
 
 INSTANCE, REGION = "ml.g7e.2xlarge", "us-east-1"
@@ -132,3 +132,25 @@ def test_nothing_is_billed_locally() -> None:
 )
 def test_a_row_that_is_no_hourly_price(odd: dict[str, Any]) -> None:
     assert read_product(odd, INSTANCE, REGION) is None
+
+
+def test_other_regions_are_offered_the_cheapest_first() -> None:
+    def priced(prefix: str, region: str, usd: str) -> str:
+        made = product(f"{prefix}Host:{INSTANCE}", usd)
+        made["product"]["attributes"]["regionCode"] = region
+        return json.dumps(made)
+
+    boto = Boto3()
+    rows = [
+        priced("EU-", "eu-west-1", "9.5"),
+        priced("USE1-", REGION, "7"),
+        priced("USW2-", "us-west-2", "8.25"),
+    ]
+    filters = [{"Type": "TERM_MATCH", "Field": "instanceName", "Value": INSTANCE}]
+    asked = {"ServiceCode": "AmazonSageMaker", "Filters": filters}
+    boto.stub.add_response("get_products", {"PriceList": rows}, asked)
+    offers = find_elsewhere(Session.from_boto3(boto), INSTANCE)
+    assert [(one.region, one.usd_per_hour, one.source) for one in offers] == [
+        ("us-west-2", 8.25, "AWS Price List API"),
+        ("eu-west-1", 9.5, "AWS Price List API"),
+    ]

@@ -20,6 +20,7 @@ Environment (all optional):
         stall              like sse, but after SCRIPT_CHUNKS events it says nothing for SCRIPT_STALL seconds
         hang               says nothing at all for SCRIPT_STALL seconds, then 200
     SCRIPT_CHUNKS, SCRIPT_CHUNK_DELAY, SCRIPT_STALL, SCRIPT_BODY   defaults 5, 0, 30, `{"error": "scripted"}`
+    SCRIPT_GATE            no process at all: see gated_engine.py
     SCRIPT_VERSION         repeated in the answer of `plain`, to tell engines apart.
 POST /script/ready makes /ping answer 200 whatever SCRIPT_PING says, /script/sick 503, and /script/exit ends
 the process as SCRIPT_EXIT_AFTER would: tests that tell it when are not at the mercy of a busy machine.
@@ -45,6 +46,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from peagle_sm.local.engine import EngineRequest
+    from tests.local.gated_engine import GatedEngine
 
 BORN = time.monotonic()
 
@@ -294,10 +296,16 @@ class ScriptedLauncher:
         self.requests: list[EngineRequest] = []
         self.processes: list[ScriptedProcess] = []
 
-    async def launch(self, request: "EngineRequest", on_line: Callable[[str], None]) -> ScriptedProcess:
+    async def launch(
+        self, request: "EngineRequest", on_line: Callable[[str], None]
+    ) -> "ScriptedProcess | GatedEngine":
         self.requests.append(request)
         if self._before is not None:
             await self._before(request)
+        if "SCRIPT_GATE" in request.environment:
+            from tests.local.gated_engine import GatedEngine
+
+            return GatedEngine(request.environment, on_line)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]

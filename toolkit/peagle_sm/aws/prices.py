@@ -102,6 +102,39 @@ def listed_price(session: Session, instance_type: str, region: str) -> PriceEntr
     return max(found, key=lambda entry: entry.date, default=None)
 
 
+def find_elsewhere(
+    session: Session, instance_type: str, *, catalog: Catalog | None = None
+) -> list[PriceEntry]:
+    """Return SageMaker's hosting prices of an instance in other regions than the session's, cheapest first.
+
+    A region that AWS prices the instance in has it; whether it has any left is not known. Where the Price
+    List API does not answer, the catalogue's are returned. Nothing is asked on the local SageMaker.
+    """
+    if session.is_local:
+        return []
+    try:
+        found = _listed_everywhere(session, instance_type)
+    except PeagleError:
+        rows = (catalog or load_catalog()).prices
+        found = [row for row in rows if row.instance == instance_type and row.kind == "sagemaker"]
+    newest: dict[str, PriceEntry] = {}
+    for row in sorted(found, key=lambda row: row.date):
+        newest[row.region] = row
+    newest.pop(session.region, None)
+    return sorted(newest.values(), key=lambda row: (row.usd_per_hour, row.region))
+
+
+def _listed_everywhere(session: Session, instance_type: str) -> list[PriceEntry]:
+    filters = [{"Type": "TERM_MATCH", "Field": "instanceName", "Value": instance_type}]
+    client = session.client("pricing")
+    with aws_errors("GetProducts"):
+        pages = client.get_paginator("get_products").paginate(ServiceCode=SERVICE, Filters=filters)
+        products = [json.loads(text) for page in pages for text in page["PriceList"]]
+    regions = ((each, each.get("product", {}).get("attributes", {}).get("regionCode")) for each in products)
+    entries = (read_product(each, instance_type, str(region)) for each, region in regions if region)
+    return [entry for entry in entries if entry is not None]
+
+
 def read_product(product: Mapping[str, Any], instance_type: str, region: str) -> PriceEntry | None:
     """Read one document of the price list; None unless it is real-time hosting, on demand, in USD.
 

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from peagle_sm.core.errors import NotFound, SpecError
 from peagle_sm.local import awsjson
-from peagle_sm.local.control import ApiError, Route
+from peagle_sm.local.control import ApiError, Route, Stock
 from peagle_sm.local.faults import FaultBook, parse
 from peagle_sm.local.logs import EndpointLogs
 
@@ -32,6 +32,7 @@ class Admin:
         route: Callable[[str, str | None, str | None], Route],
         logs: EndpointLogs,
         pretend: Callable[[str, str, str | None], None],
+        stock: Stock,
         faults: FaultBook,
     ) -> None:
         """Take what each route needs."""
@@ -42,6 +43,7 @@ class Admin:
         self._route = route
         self._logs = logs
         self._pretend = pretend
+        self._stock = stock
         self._faults = faults
 
     async def handle(self, request: web.Request) -> web.Response:
@@ -52,6 +54,8 @@ class Admin:
                 return _json(self._status())
             case "GET", ["clock"]:
                 return _json({"now": self._now().isoformat()})
+            case "POST", ["capacity"]:
+                return await self._capacity(request)
             case "POST", ["clock"]:
                 return await self._clock(request)
             case "POST", ["shutdown"]:
@@ -73,8 +77,8 @@ class Admin:
         return _json(
             {
                 "message": f"no such route: {request.method} {request.path}; there are GET status, GET "
-                "and POST clock, POST shutdown, GET endpoints/<name>/metrics, GET endpoints/<name>/logs, "
-                "POST endpoints/<name>/status, GET and POST faults, and DELETE faults[/<id>]"
+                "and POST clock, POST capacity, POST shutdown, GET endpoints/<name>/metrics, "
+                "GET endpoints/<name>/logs, POST endpoints/<name>/status, GET and POST faults, and DELETE faults[/<id>]"
             },
             404,
         )
@@ -91,6 +95,17 @@ class Admin:
                 {"message": f"{found}; allowed is 0 to 31622400 (a year): the clock only goes forward"}, 400
             )
         return _json({"clock": (await self._advance(seconds)).isoformat()})
+
+    async def _capacity(self, request: web.Request) -> web.Response:
+        """For tests: an instance type of which there are not enough."""
+        try:
+            body = json.loads(await request.read() or b"{}")
+            name, instances = str(body["instance_type"]), body["instances"]
+            self._stock.set(name, None if instances is None else int(instances))
+        except (ValueError, KeyError, TypeError):
+            wanted = '{"instance_type": "ml.g7e.2xlarge", "instances": 0}, later {…, "instances": null}'
+            return _json({"message": f"send {wanted}"}, 400)
+        return _json({"short": self._stock.to_dict()})
 
     async def _status_shown(self, name: str, request: web.Request) -> web.Response:
         """For tests: an endpoint in maintenance, or in another status that only AWS brings about."""

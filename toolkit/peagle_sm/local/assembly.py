@@ -249,6 +249,7 @@ class Assembly:
             route=self.control.route,
             logs=self._logs,
             pretend=self.control.pretend,
+            stock=self.control.stock,
             faults=self._faults,
         )
 

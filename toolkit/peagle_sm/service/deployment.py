@@ -6,16 +6,18 @@ from collections.abc import Callable, Collection
 from datetime import timedelta
 
 from peagle_sm.aws.session import Session
-from peagle_sm.core.errors import Interrupted, PeagleError
+from peagle_sm.core.errors import EndpointFailed, Interrupted, PeagleError
 from peagle_sm.core.records import Plan
 from peagle_sm.core.spec import EndpointSpec
-from peagle_sm.service.bringup import Run, arm, create, follow
+from peagle_sm.service.bringup import Run, arm, create, create_endpoint, follow
+from peagle_sm.service.capacity import ATTEMPTS, is_short, no_capacity
 from peagle_sm.service.endpoint import Endpoint
 from peagle_sm.service.events import Pacing, Progress, Reporter
 from peagle_sm.service.guarding import require_guard
 from peagle_sm.service.planning import plan_for, refuse_errors
 from peagle_sm.service.rescue import rescue
 from peagle_sm.service.survey import Survey, survey
+from peagle_sm.service.teardown import Gone, Teardown
 
 STALE_PLAN = timedelta(minutes=1)
 
@@ -112,7 +114,34 @@ def bring_up(run: Run, found: Survey, wait: bool = True) -> None:
         arm(run, found)
         create(run, found)
         if wait:
-            follow(run)
+            _follow_while_short(run)
             run.report("ready", f"endpoint {run.name} is in service", status="InService")
     except BaseException as cause:
         rescue(run, cause)
+
+
+def _follow_while_short(run: Run) -> None:
+    """Follow, and create the endpoint again where AWS had no instance left; each failed one goes first.
+
+    Raises:
+        NoCapacity: it had none each time.
+        EndpointFailed: it failed for another reason.
+    """
+    wait = run.pacing.capacity_wait_s
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            follow(run)
+            return
+        except EndpointFailed as error:
+            if not is_short(error):
+                raise
+            if attempt == ATTEMPTS:
+                raise no_capacity(run.session, run.plan, error, wait) from error
+        run.report(
+            "waiting",
+            f"AWS has no capacity (attempt {attempt} of {ATTEMPTS}); trying again in {wait / 60:.0f} minutes",
+            status="Failed",
+        )
+        Teardown(run.session, run.pacing, run.report, "check").remove_endpoint(run.name, Gone())
+        run.pacing.sleep(wait)
+        create_endpoint(run)

@@ -60,7 +60,8 @@ class Pacing:
 
     ``clock`` is the time by which schedules fire; ``poll_s`` lies between two looks at a resource;
     ``delete_timeout_s`` bounds the wait for an endpoint to be gone (Creating refuses deletion, and may
-    last as long as both start-up timeouts together).
+    last as long as both start-up timeouts together); ``capacity_wait_s`` lies between two attempts to get
+    instances that AWS has none of (five minutes: see `service.capacity`).
     """
 
     clock: Callable[[], datetime] = _utc_now
@@ -68,11 +69,14 @@ class Pacing:
     sleep: Callable[[float], None] = time.sleep
     poll_s: float = 15.0
     delete_timeout_s: float = 9000.0
+    capacity_wait_s: float = 300.0
 
     @classmethod
     def for_session(cls, session: Session) -> Pacing:
         """Return what suits the place: five looks a second locally, one every 15 s on AWS."""
-        return cls(clock=session.now, poll_s=0.2 if session.is_local else 15.0)
+        if session.is_local:
+            return cls(clock=session.now, poll_s=0.2, capacity_wait_s=1.0)
+        return cls(clock=session.now)
 
 
 @dataclass

@@ -6,6 +6,7 @@ from .launching import EngineLauncherProtocol, EngineProcessProtocol
 from .plane import ControlPlane
 from .routing import Route
 from .settings import Timing
+from .stock import Stock
 
 __all__ = [
     "ApiError",
@@ -16,5 +17,6 @@ __all__ = [
     "NoCapacity",
     "OnEvent",
     "Route",
+    "Stock",
     "Timing",
 ]

@@ -62,7 +62,9 @@ def _variant(
             "DesiredWeight": has.desired_weight,
         }
     if "InstancePools" in variant:
-        answer["InstancePools"] = _pools(variant["InstancePools"], has.current_count)
+        answer["InstancePools"] = _pools(
+            variant["InstancePools"], row.placed.get(variant["VariantName"], ""), has.current_count
+        )
     return answer | {member: variant[member] for member in _REPEATED if member in variant}
 
 
@@ -71,11 +73,13 @@ def deployed_image(image: str, since: datetime) -> dict[str, Any]:
     return {"SpecifiedImage": image, "ResolvedImage": image, "ResolutionTime": since.timestamp()}
 
 
-def _pools(pools: list[Mapping[str, Any]], count: int) -> list[dict[str, Any]]:
-    """Capacity is never short here, so the pool of the first priority holds every instance."""
-    first = min(pools, key=lambda pool: int(pool.get("Priority", 1)))
+def _pools(pools: list[Mapping[str, Any]], placed: str, count: int) -> list[dict[str, Any]]:
+    """The pool of the first priority that is not short holds every instance."""
     return [
-        {"InstanceType": pool["InstanceType"], "CurrentInstanceCount": count if pool is first else 0}
+        {
+            "InstanceType": pool["InstanceType"],
+            "CurrentInstanceCount": count if pool["InstanceType"] == placed else 0,
+        }
         for pool in pools
     ]
 

@@ -22,6 +22,7 @@ from .records import ComponentRecord, EndpointRecord, Tables
 from .routing import Route, Router
 from .settings import Timing
 from .status import engine_rows
+from .stock import Stock
 from .supervisor import Supervisor
 from .tags import Tags
 
@@ -68,6 +69,7 @@ class ControlPlane:
         self._on_event = on_event
         self._timing = timing or Timing()
         self._tables = Tables(account, region)
+        self.stock = Stock()
         self._endpoints = Endpoints(self._tables, clock, self._supervisor)
         models = Models(self._tables, clock, model_data_exists)
         configs = Configs(self._tables, clock)
@@ -160,6 +162,7 @@ class ControlPlane:
             clock=self._clock,
             timing=self._timing,
             on_event=self._on_event,
+            stock=self.stock,
         )
 
     def _component(

@@ -42,6 +42,7 @@ class EndpointRecord(Record):
         pending: body of the configuration that is being deployed, with `pending_since`.
         failure_reason: shown by DescribeEndpoint while the status is one of failure.
         last_update_failure: why the last update rolled back; AWS does not show it, `status` does.
+        placed: variant -> instance type that it got, of several pools.
     """
 
     status: str = "Creating"
@@ -54,6 +55,7 @@ class EndpointRecord(Record):
     deployment_config: dict[str, Any] | None = None
     failure_reason: str | None = None
     last_update_failure: str | None = None
+    placed: dict[str, str] = field(default_factory=dict)
 
     @property
     def hosts_components(self) -> bool:

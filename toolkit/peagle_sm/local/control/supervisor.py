@@ -9,7 +9,7 @@ any status but those in progress --DeleteEndpoint--> Deleting --> gone
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from ..clock import LocalClock
@@ -19,6 +19,7 @@ from .fleet import Death, Fleet
 from .launching import EnginePlan
 from .records import EndpointRecord, VariantCapacity
 from .settings import Timing
+from .stock import Stock
 from .transitions import guarded, stopped
 
 MakeEngine = Callable[[EnginePlan, Tell], Engine]
@@ -35,8 +36,10 @@ class Supervisor:
         clock: LocalClock,
         timing: Timing,
         on_event: OnEvent,
+        stock: Stock | None = None,
     ) -> None:
         self.record = record
+        self._stock = stock or Stock()
         self.fleet: Fleet | None = None
         self.coming: Fleet | None = None
         self._make_engine = make_engine
@@ -95,22 +98,26 @@ class Supervisor:
     async def _create(self, plans: list[EnginePlan]) -> None:
         self.coming = Fleet(plans, self._engine)
         try:
+            placed = await self._instances(self.record.config)
             await self._started(self.coming)
         except StartupFailed as failure:
             self.coming = None
             self._fail(str(failure))
             return
+        self.record.placed = placed
         self._swap()
         self._become("InService", "every engine answers")
 
     async def _update(self, plans: list[EnginePlan], capacities: dict[str, VariantCapacity]) -> None:
         self.coming = Fleet(plans, self._engine)
         try:
+            placed = await self._instances(self.record.pending or self.record.config)
             await self._started(self.coming)
         except StartupFailed as failure:
             self.coming = None
             await self._roll_back(str(failure))
             return
+        self.record.placed = placed
         old = self.fleet
         self.record.capacities = capacities
         self.record.last_update_failure = None
@@ -118,6 +125,14 @@ class Supervisor:
         self._become("InService", "the new fleet took over")
         if old is not None:
             self._retire(old)
+
+    async def _instances(self, config: Mapping[str, Any]) -> dict[str, str]:
+        """Variant -> instance type; raises StartupFailed, a moment later, where there are too few."""
+        try:
+            return self._stock.place(config)
+        except StartupFailed:
+            await asyncio.sleep(self._timing.poll_s)
+            raise
 
     async def _started(self, fleet: Fleet) -> None:
         if not fleet.engines:  # an endpoint for components: only its instances come up

@@ -1,0 +1,94 @@
+"""When AWS has no such instance left: pools, attempts within bounds, and where else there are some."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from peagle_sm.core.errors import NoCapacity
+from peagle_sm.service import Pacing, delete, deploy
+from tests.faults.wire import Script
+from tests.faults.world import Place, World
+from tests.local.serving import Server
+
+FIRST, SECOND = "ml.g6e.12xlarge", "ml.g5.12xlarge"
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def world(server: Server) -> Iterator[World]:
+    """A world as on AWS, whose dearer type is short."""
+    made = World(Place(server), f"short-{next(_numbers)}")
+    made.place.short(FIRST, 0)
+    made.at_once = True
+    yield made
+    made.place.short(FIRST, None)
+    made.place.short(SECOND, None)
+    made.clear()
+
+
+def _deploy(world: World, pacing: Pacing | None = None, types: tuple[str, ...] = (FIRST,)) -> None:
+    spec = world.spec(placement={"instance_types": list(types)})
+    deploy(spec, session=world.session(Script()), pacing=pacing or world.pacing, unguarded=True)
+
+
+def _described(world: World) -> dict[str, Any]:
+    found: dict[str, Any] = world.place.sagemaker.describe_endpoint(EndpointName=world.name)
+    return found
+
+
+def test_the_next_type_in_order_of_preference_is_taken(world: World) -> None:
+    world.at_once = False
+    _deploy(world, types=(FIRST, SECOND))
+    (variant,) = _described(world)["ProductionVariants"]
+    assert [(pool["InstanceType"], pool["CurrentInstanceCount"]) for pool in variant["InstancePools"]] == [
+        (FIRST, 0),
+        (SECOND, 1),
+    ]
+
+
+def test_it_is_tried_again_and_comes_up_when_there_are_some(world: World) -> None:
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if waits.count(300.0) == 2:
+            world.place.short(FIRST, None)
+            world.at_once = False
+        world.sleep(seconds)
+
+    _deploy(world, replace(world.pacing, sleep=sleep))
+    assert waits.count(300.0) == 2
+    assert _described(world)["EndpointStatus"] == "InService"
+
+
+def test_when_all_are_short_nothing_is_left_and_other_types_and_regions_are_offered(world: World) -> None:
+    world.place.short(SECOND, 0)
+    with pytest.raises(NoCapacity) as caught:
+        _deploy(world, types=(FIRST, SECOND))
+    error = caught.value
+    assert error.exit_code == 7
+    assert error.message == (
+        f"AWS has no {FIRST} or {SECOND} left in us-east-1: endpoint {world.name} was tried 3 times, "
+        "5 minutes apart."
+    )
+    assert error.details["instance_types"] == [FIRST, SECOND]
+    # The local server has no price list, and the catalogue knows these types in us-east-1 alone.
+    assert error.details["offers"] == []
+    assert "No price of another region is known" in (error.next_step or "")
+    assert world.found().nothing
+    assert world.seconds < 900
+
+
+def test_a_short_endpoint_is_not_what_delete_or_a_second_deploy_stumbles_over(world: World) -> None:
+    with pytest.raises(NoCapacity):
+        _deploy(world)
+    world.place.short(FIRST, None)
+    world.at_once = False
+    _deploy(world)
+    delete([world.name], session=world.session(Script()), pacing=world.pacing)
+    assert world.found().nothing
