@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.notebook.results import Measured, Report
 from peagle_sm.measure.report.files import read_files
 from peagle_sm.measure.report.unfinished import demand_figures
@@ -16,6 +17,8 @@ def report(*results: Measured | str | Path, title: str | None = None) -> Report:
         NotFound: a file is not there.
         SpecError: nothing was given, a file cannot be read as results, or none of them holds a finished load.
     """
+    if not results:
+        raise SpecError("there is no results file to report on", next_step="give at least one")
     files = []
     for one in results:
         files += [one.results] if isinstance(one, Measured) else read_files([Path(one)])

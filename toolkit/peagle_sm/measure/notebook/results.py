@@ -146,7 +146,11 @@ def files_card(files: Sequence[Results], title: str, notes: Sequence[str] = ()) 
     marks = [
         Note(f"{one.name}. {one.text}", "bad" if one.kind == "wrong" else "caution") for one in cautions(view)
     ]
-    own = list(dict.fromkeys(notes)) or [*withheld_lines(view.points), *late_lines(view.points), *view.empty]
+    own = list(dict.fromkeys(notes)) or [
+        *withheld_lines(view.withheld),
+        *late_lines(view.points),
+        *view.empty,
+    ]
     limits = [Note("; ".join(said.limits))] if said.limits else []
     return Card(
         title,
