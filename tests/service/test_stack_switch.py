@@ -7,51 +7,15 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import BillableLeft, EndpointFailed, PlanRefused
 from peagle_sm.service import Pacing, delete, deploy, list_endpoints, pause, resume
 from tests.service.fakes import FakeAws, client_error
-from tests.service.setting import make_spec, pacing_of, session_of
-
-
-def _in_a_stack(aws: FakeAws) -> Session:
-    """An endpoint as `cdk deploy` makes it, and a switch that turns it off and on in a minute."""
-    session = session_of(aws)
-    deploy(make_spec(), session=session, pacing=pacing_of(aws))
-    aws.calls.clear()
-    for rows in (aws.endpoints, aws.configs, aws.models):
-        for row in rows.values():
-            row.tags["peagle-sm:stack"] = "Peagle-demo"
-    aws.schedules.clear()
-    aws.stacks["Peagle-demo"] = "CREATE_COMPLETE"
-    kept = aws.endpoints["demo"]
-
-    def settle(status: str, act: Callable[[], object]) -> None:
-        aws.stacks["Peagle-demo"] = "UPDATE_IN_PROGRESS"
-
-        def end() -> None:
-            aws.stacks["Peagle-demo"] = status
-            act()
-
-        aws.late.append((aws.clock.seconds + 60, end))
-
-    def switch(event: dict[str, Any]) -> dict[str, Any]:
-        if event == {"action": "off", "stack": "Peagle-demo"}:
-            if "demo" not in aws.endpoints:
-                return {"state": "done", "detail": "it is off"}
-            settle("UPDATE_COMPLETE", lambda: aws.endpoints.pop("demo", None))
-        elif event == {"action": "on", "stack": "Peagle-demo"}:
-            settle("UPDATE_COMPLETE", lambda: aws.endpoints.update(demo=kept))
-        else:
-            return {"state": "refused", "detail": f"not understood: {event}"}
-        return {"state": "in-progress", "detail": "the stack is being updated"}
-
-    aws.switch = switch
-    return session
+from tests.service.setting import make_spec
+from tests.service.stacked import in_a_stack
 
 
 def test_a_stacks_endpoint_is_turned_off_and_on_by_its_stack(aws: FakeAws, pacing: Pacing) -> None:
-    session = _in_a_stack(aws)
+    session = in_a_stack(aws)
     report = pause("demo", session=session, pacing=pacing)
     assert report.stack == "Peagle-demo"
     assert not aws.endpoints
@@ -66,7 +30,7 @@ def test_a_stacks_endpoint_is_turned_off_and_on_by_its_stack(aws: FakeAws, pacin
 
 
 def test_a_stack_that_rolls_back_is_not_turned_on_again_by_itself(aws: FakeAws, pacing: Pacing) -> None:
-    session = _in_a_stack(aws)
+    session = in_a_stack(aws)
     pause("demo", session=session, pacing=pacing)
     asked: list[str] = []
 
@@ -85,7 +49,7 @@ def test_a_stack_that_rolls_back_is_not_turned_on_again_by_itself(aws: FakeAws, 
 
 
 def test_a_switch_that_first_mends_its_stack_is_asked_again(aws: FakeAws, pacing: Pacing) -> None:
-    session = _in_a_stack(aws)
+    session = in_a_stack(aws)
     pause("demo", session=session, pacing=pacing)
     turn, answers = aws.switch, [{"state": "in-progress", "detail": "off first", "started": False}]
     assert turn is not None
@@ -98,7 +62,7 @@ def test_a_switch_that_first_mends_its_stack_is_asked_again(aws: FakeAws, pacing
 def test_what_the_switch_refuses_is_told_in_its_own_words(
     aws: FakeAws, pacing: Pacing, act: Callable[..., object]
 ) -> None:
-    session = _in_a_stack(aws)
+    session = in_a_stack(aws)
     if act is resume:
         pause("demo", session=session, pacing=pacing)
     aws.switch = lambda event: {"state": "refused", "detail": "not a stack of ours"}
@@ -111,7 +75,7 @@ def test_what_the_switch_refuses_is_told_in_its_own_words(
 
 
 def test_an_endpoint_that_outlives_its_stacks_update_is_named(aws: FakeAws, pacing: Pacing) -> None:
-    session = _in_a_stack(aws)
+    session = in_a_stack(aws)
     aws.switch = lambda event: {"state": "done", "detail": "No updates are to be performed."}
     with pytest.raises(BillableLeft, match="may still be running") as caught:
         pause("demo", session=session, pacing=pacing)
@@ -119,7 +83,7 @@ def test_an_endpoint_that_outlives_its_stacks_update_is_named(aws: FakeAws, paci
 
 
 def test_a_stacks_endpoint_is_not_deleted_behind_its_back(aws: FakeAws, pacing: Pacing) -> None:
-    session = _in_a_stack(aws)
+    session = in_a_stack(aws)
     before = aws.everything()
     for pattern in ("demo", "*"):
         with pytest.raises(PlanRefused, match="demo belongs to stack Peagle-demo") as caught:
@@ -135,7 +99,7 @@ def test_a_stacks_endpoint_is_not_deleted_behind_its_back(aws: FakeAws, pacing: 
 
 
 def test_no_deploy_takes_the_name_or_the_parts_of_a_stacks_endpoint(aws: FakeAws, pacing: Pacing) -> None:
-    session = _in_a_stack(aws)
+    session = in_a_stack(aws)
     pause("demo", session=session, pacing=pacing)
     before = aws.everything()
     with pytest.raises(PlanRefused, match="belongs to stack Peagle-demo") as caught:
@@ -148,7 +112,7 @@ def test_no_deploy_takes_the_name_or_the_parts_of_a_stacks_endpoint(aws: FakeAws
 
 
 def test_ctrl_c_while_a_stack_is_turned_on_names_the_way_back(aws: FakeAws, pacing: Pacing) -> None:
-    session = _in_a_stack(aws)
+    session = in_a_stack(aws)
     pause("demo", session=session, pacing=pacing)
     aws.after = lambda _, number, operation: KeyboardInterrupt() if operation == "Invoke" else None
     with pytest.raises(BillableLeft, match="goes on turning endpoint demo on") as caught:
@@ -157,7 +121,7 @@ def test_ctrl_c_while_a_stack_is_turned_on_names_the_way_back(aws: FakeAws, paci
 
 
 def test_a_switch_that_is_busy_is_asked_again(aws: FakeAws, pacing: Pacing) -> None:
-    session = _in_a_stack(aws)
+    session = in_a_stack(aws)
     busy = [client_error("Invoke", "TooManyRequestsException", "Rate Exceeded.", 429)]
     aws.before = lambda _, number, operation: busy.pop() if operation == "Invoke" and busy else None
     pause("demo", session=session, pacing=pacing)
