@@ -69,6 +69,19 @@ def test_the_port_of_the_environment_is_looked_for() -> None:
     assert "no local SageMaker runs at port 9" in result.stderr
 
 
+def test_the_port_of_the_environment_implies_local_as_the_option_does() -> None:
+    result = run("list", environ={"PEAGLE_SM_LOCAL_PORT": "9"}, stdin="")
+    assert (result.exit_code, "no local SageMaker runs at port 9" in result.stderr) == (4, True)
+
+
+@pytest.mark.parametrize("text", ["abc", "0", "70000"])
+def test_a_port_of_the_environment_that_is_none_is_refused(text: str) -> None:
+    result = run("list", environ={"PEAGLE_SM_LOCAL_PORT": text})
+    assert result.exit_code == 2
+    assert f"error: PEAGLE_SM_LOCAL_PORT: found '{text}'; allowed: a port from 1 to 65535" in result.stderr
+    assert "next: " in result.stderr
+
+
 def test_nothing_to_end_is_no_error() -> None:
     result = run("local", "down", "--port", "9")
     assert (result.exit_code, result.stdout) == (0, "nothing was running\n")

@@ -21,6 +21,15 @@ class Settings:
     debug: bool | None = None
 
 
+def _bad_port(text: str) -> Exception:
+    from peagle_sm.core.errors import SpecError
+
+    return SpecError(
+        f"PEAGLE_SM_LOCAL_PORT: found {text!r}; allowed: a port from 1 to 65535",
+        next_step="Unset it, or set it to the port that `peagle-sm local up` told.",
+    )
+
+
 def _stdin_is_tty() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
@@ -47,11 +56,19 @@ class State:
 
     @property
     def local_port(self) -> int | None:
-        """The port of the local server that was asked for, or None for the only one."""
+        """The port of the local server that was asked for, or None for the only one.
+
+        Raises:
+            SpecError: PEAGLE_SM_LOCAL_PORT is no port.
+        """
         if self.settings.local_port is not None:
             return self.settings.local_port
-        text = self.environ.get("PEAGLE_SM_LOCAL_PORT", "")
-        return int(text) if text.isdigit() else None
+        text = self.environ.get("PEAGLE_SM_LOCAL_PORT", "").strip()
+        if not text:
+            return None
+        if not text.isdecimal() or not 1 <= int(text) <= 65535:
+            raise _bad_port(text)
+        return int(text)
 
     @property
     def local(self) -> bool:
@@ -60,7 +77,11 @@ class State:
             return self.settings.local
         if self.settings.local_port is not None:
             return True
-        return self.environ.get("PEAGLE_SM_LOCAL", "").lower() in {"1", "true", "yes", "on"}
+        told = self.environ.get("PEAGLE_SM_LOCAL", "").lower()
+        if told:
+            return told in {"1", "true", "yes", "on"}
+        # As --local-port does: whoever names a local server does not mean AWS, which bills.
+        return self.local_port is not None
 
     @property
     def flags(self) -> str:
