@@ -308,11 +308,23 @@ def test_an_error_refuses_with_code_3_and_a_skipped_check_does_not(
     with pytest.raises(PreflightFailed, match=r"ml\.p6-b200\.48xlarge for endpoint usage' is 0") as caught:
         require_preflight(aws, plan)
     assert caught.value.exit_code == 3
-    assert "--skip-check quota-instances" in (caught.value.next_step or "")
+    assert "`peagle-sm deploy --skip-check quota-instances`" in (caught.value.next_step or "")
     results = require_preflight(aws, plan, skip=["quota-instances"])
     (skipped,) = [each for each in results if each.status == "skipped"]
     assert "A quota for the instance type that is too small" in skipped.message
     assert results_data(results)
+
+
+def test_every_error_has_the_option_of_deploy_that_goes_on_in_spite_of_it() -> None:
+    results = [
+        Result(id, "error", "m", "what", "why", next_step="Mend it.", source="s")
+        for id in ("guard-installed", "name-taken")
+    ]
+    with pytest.raises(PreflightFailed) as caught:
+        refuse_errors(results)
+    assert caught.value.next_step == (
+        "Mend it. To deploy all the same: `peagle-sm deploy --unguarded --skip-check name-taken`."
+    )
 
 
 def test_a_check_that_there_is_not_cannot_be_skipped(aws: Session) -> None:

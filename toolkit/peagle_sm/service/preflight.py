@@ -89,9 +89,15 @@ def refuse_errors(results: Collection[Result]) -> None:
         raise CredentialsError(message, next_step=steps, details=details)
     raise PreflightFailed(
         f"the preflight found what would fail; nothing was created:\n{message}",
-        next_step=f"{steps} To go on all the same: --skip-check {errors[0].check}",
+        next_step=f"{steps} To deploy all the same: `peagle-sm deploy {_regardless(errors)}`.",
         details=details,
     )
+
+
+def _regardless(errors: Collection[Result]) -> str:
+    """The options of `deploy` that go on in spite of these errors; the guard's is one of its own."""
+    ids = dict.fromkeys(each.check for each in errors)
+    return " ".join("--unguarded" if each == "guard-installed" else f"--skip-check {each}" for each in ids)
 
 
 def known_ids(ids: Collection[str]) -> None:
