@@ -56,12 +56,13 @@ def test_more_draft_tokens_than_the_head_was_trained_for_is_exit_code_3(peagle: 
 
 
 def test_without_a_terminal_and_yes_nothing_is_created(server: Server, peagle: Run, spec: Spec) -> None:
-    result = peagle("deploy", spec())
+    path = spec()
+    result = peagle("deploy", path)
     assert result.exit_code == 2
     assert (result.stdout, result.stderr) == (
         "",
         "error: There is no terminal to ask on, and --yes was not given. Nothing was changed.\n"
-        f"  next: look at it with `peagle-sm plan --local-port {server.status.port}`, "
+        f"  next: look at it with `peagle-sm plan {path} --local-port {server.status.port}`, "
         "then run it again with --yes\n",
     )
     assert peagle("list", "--format", "quiet").stdout == ""
