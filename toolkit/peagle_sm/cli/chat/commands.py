@@ -44,7 +44,7 @@ def parse(line: str) -> Command | str:
     name, _, argument = line.strip().partition(" ")
     if name not in NAMES:
         close = get_close_matches(name, NAMES, n=1)
-        guess = f"; did you mean {close[0]}?" if close else ""
+        guess = f"; did you mean {close[0]}?" if close else "."
         raise Unknown(f"there is no command {name}{guess} /help lists them, // begins a line with a slash")
     return Command(name, argument.strip())
 

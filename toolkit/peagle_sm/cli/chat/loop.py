@@ -197,8 +197,9 @@ class Chat:
 
     def _tell(self, question: str, answer: Answer, meter: Meter) -> None:
         told = figures(answer.summary) if answer.summary is not None else meter.text()
+        ended = answer.summary.output_tokens if answer.summary is not None else None
+        self.tally.tokens += meter.tokens if ended is None else ended  # a stopped answer has tokens too
         if answer.summary is not None:
-            self.tally.tokens += answer.summary.output_tokens or 0
             self._screen.figures(told)
         if answer.dropped:
             self._screen.note(

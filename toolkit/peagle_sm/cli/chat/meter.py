@@ -27,6 +27,11 @@ class Meter:
         if self._first_at is None:
             self._first_at, self._first_tokens = self._monotonic(), self._tokens
 
+    @property
+    def tokens(self) -> int:
+        """The tokens that have come so far, as far as the engine tells them with its chunks."""
+        return self._tokens
+
     def text(self) -> str:
         """`12 tokens, 34.5 tokens/s, about 2.41 a step`: the rate since the first chunk.
 
