@@ -69,9 +69,9 @@ def test_a_fault_that_is_not_acceptable(fault: Run) -> None:
 
 def test_clearing_what_is_not_set(fault: Run) -> None:
     result = fault("clear", "f0")
-    assert (result.exit_code, result.stderr.splitlines()[0]) == (
+    assert (result.exit_code, result.stderr) == (
         4,
-        "error: no fault is called 'f0'; set are: none",
+        "error: no fault is called 'f0'; set are: none\n  next: peagle-sm local fault list\n",
     )
 
 

@@ -136,7 +136,7 @@ class Admin:
         try:
             return _json({"faults": [each.to_dict() for each in self._faults.clear(ids)]})
         except NotFound as error:
-            return _json({"message": error.message}, 404)
+            return _json({"message": error.message, "next_step": error.next_step}, 404)
 
     async def _metrics(self, name: str, variant: str | None, component: str | None) -> web.Response:
         try:

@@ -92,9 +92,10 @@ def _ask(
 
 def _refused(error: urllib.error.HTTPError) -> SpecError | NotFound | EngineError:
     try:
-        message = str(json.loads(error.read())["message"])
+        body = json.loads(error.read())
+        message, step = str(body["message"]), body.get("next_step")
     except (ValueError, KeyError, TypeError):
-        message = f"HTTP status {error.code}"
+        message, step = f"HTTP status {error.code}", None
     kinds: dict[int, type[SpecError | NotFound]] = {400: SpecError, 404: NotFound}
     kind = kinds.get(error.code)
-    return kind(message) if kind else EngineError(message)
+    return kind(message, next_step=step) if kind else EngineError(message, next_step=step)
