@@ -23,6 +23,8 @@ from stacks.watched import Watched
 ACCEPTED = "AcceptedTokens"
 DRAFTED = "DraftedTokens"
 INEFFECTIVE = "LinesWithIneffectiveParallelDrafting"
+# Not read from vLLM's lines: the gate in container/ judges over whole windows and embeds the figure itself.
+DRAFTING_FAULT = "DraftingFault"
 
 DRAFTS_NEEDED = 200
 """Drafts in one line, from which its survival rates say something."""

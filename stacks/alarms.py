@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from stacks.acceptance import DRAFTED, INEFFECTIVE, can_be_ineffective
+from stacks.acceptance import DRAFTED, DRAFTING_FAULT, INEFFECTIVE, can_be_ineffective
 from stacks.watched import INSTANCES, INVOCATIONS, Watched, stat
 
 Missing = Literal["notBreaching", "breaching", "ignore", "missing"]
@@ -135,6 +135,23 @@ def _drafting(endpoint: Watched) -> Iterator[Watch]:
             period_s=900,
             missing="notBreaching",
             silence="A line is written only when it happens.",
+        )
+    if endpoint.gated:
+        yield Watch(
+            key="drafting-fault",
+            says="The gate in the container found the drafting off (1,000 tokens and no draft) or parallel "
+            "drafting ineffective (s1 >= 0.5 and s2/s1 < 0.15 over 200 drafts) in two of three periods of "
+            "5 minutes. Answers stay right, the speed is lost. The log line with DraftingFault 1 has the "
+            "reason.",
+            queries=(stat("fault", endpoint.acceptance_namespace, DRAFTING_FAULT, space, "Maximum", 300),),
+            expression="fault",
+            compare="GreaterThanThreshold",
+            threshold=0,
+            period_s=300,
+            periods=3,
+            breaching=2,
+            missing="notBreaching",
+            silence=_NO_TRAFFIC,
         )
     yield Watch(
         key="no-drafts",

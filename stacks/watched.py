@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from peagle_sm.core.catalog import load_catalog
-from peagle_sm.core.environment import SPECULATIVE_CONFIG
+from peagle_sm.core.environment import GATE_NAMESPACE, SPECULATIVE_CONFIG, acceptance_namespace
 from peagle_sm.core.payloads import bodies
 from peagle_sm.core.records import Plan
 
@@ -20,7 +20,8 @@ INSTANCES = "/aws/sagemaker/Endpoints"
 class Watched:
     """An endpoint as the watchers see it.
 
-    ``tokens`` is K, None without speculation. ``gpus`` counts those of one instance (of several types the
+    ``tokens`` is K, None without speculation. ``gated`` says that the container tells of its drafting itself.
+    ``gpus`` counts those of one instance (of several types the
     most), 0 for a host without. Money is USD, None where no price is known. ``publish_s`` is the time
     between two utilisation figures.
     """
@@ -30,6 +31,7 @@ class Watched:
     component: str | None
     tokens: int | None
     parallel: bool
+    gated: bool
     gpus: int
     publish_s: int
     usd_per_instance_hour: float | None
@@ -48,7 +50,7 @@ class Watched:
     @property
     def acceptance_namespace(self) -> str:
         """The namespace of the figures that are read from the log; it carries the endpoint's name."""
-        return f"peagle-sm/{self.name}"
+        return acceptance_namespace(self.name)
 
     @property
     def instances(self) -> Mapping[str, str]:
@@ -74,6 +76,7 @@ def watched(plan: Plan) -> Watched:
         component=plan.names.component,
         tokens=speculative.get("num_speculative_tokens"),
         parallel=bool(speculative.get("parallel_drafting")),
+        gated=GATE_NAMESPACE in sent.model["PrimaryContainer"]["Environment"],
         gpus=max(_gpus(name) for name in _types(variant)),
         publish_s=sent.config["MetricsConfig"]["MetricPublishFrequencyInSeconds"],
         usd_per_instance_hour=None if plan.usd_per_hour is None else plan.usd_per_hour / count,

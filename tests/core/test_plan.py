@@ -85,6 +85,7 @@ def test_the_whole_plan_of_the_stand_in() -> None:
                     "Image": "123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:0.32.0-cpu",
                     "ModelDataSource": {"S3DataSource": {"S3Uri": "s3://stand-in/target/", **s3}},
                     "Environment": {
+                        "PEAGLE_GATE_NAMESPACE": "peagle-sm/demo",
                         "SM_VLLM_MAX_MODEL_LEN": "8192",
                         "SM_VLLM_MODEL": "/opt/ml/model",
                         "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS": "summary",

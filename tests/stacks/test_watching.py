@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from peagle_gate import emf
+from peagle_sm.core.payloads import bodies
 from tests.stacks.support import ACCOUNT, EMAIL, REGION, evaluated, plan_of, specs, template
 
 NAMES = sorted(specs())
@@ -68,6 +70,18 @@ def test_the_alarms_of_an_endpoint() -> None:
         "NoInstanceAlarm",
         "SpendAlarm",
     }
+
+
+def test_a_container_of_ones_own_speaks_of_its_drafting_itself() -> None:
+    """JumpStart's image has no gate; without speculation there is nothing to tell."""
+    assert "DraftingFaultAlarm" not in _alarms("gpt-oss-20b")
+    assert "DraftingFaultAlarm" not in _alarms("tiny-none")
+    alarm = _alarms("tiny-p-eagle")["DraftingFaultAlarm"]
+    (fault,) = _stats(alarm).values()
+    variables = bodies(plan_of("tiny-p-eagle")).model["PrimaryContainer"]["Environment"]
+    assert fault["Metric"]["Namespace"] == variables["PEAGLE_GATE_NAMESPACE"] == "peagle-sm/tiny-p-eagle"
+    assert fault["Metric"]["MetricName"] == emf.FAULT
+    assert fault["Metric"]["Dimensions"] == []
 
 
 def test_nothing_is_said_of_drafts_where_there_are_none_and_of_gpus_where_there_are_none() -> None:

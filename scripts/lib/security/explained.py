@@ -59,6 +59,13 @@ EXPLAINED: tuple[Explained, ...] = (
         "advisory.",
     ),
     Explained(
+        "base-digest",
+        "*FROM ${BASE_IMAGE}",
+        "The build asks for BASE_IMAGE and has no default; its first step, container/check_base.py, ends it "
+        "where that is no digest. No digest of an image at the floor could be verified where this was "
+        "written, and none is made up: scripts/container-pin and the build project look it up.",
+    ),
+    Explained(
         "head-revision",
         "catalogue: *",
         "The commits are not known here, so the newest is taken, checked, and recorded with its sha256 in "

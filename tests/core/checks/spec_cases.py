@@ -182,7 +182,7 @@ TRAPS: list[tuple[str, str, str, str, Context, str]] = [
         "environment-limits",
         "error",
         TINY,
-        f"serving: {{env: {{{', '.join(f'A{i}: x' for i in range(96))}}}}}",
+        f"serving: {{env: {{{', '.join(f'A{i}: x' for i in range(95))}}}}}",
         LOCAL,
         "101 entries",
     ),

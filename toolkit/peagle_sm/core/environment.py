@@ -10,6 +10,8 @@ CHANNEL_MOUNT = "/opt/ml/additional-model-data-sources"
 SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
 REQUEST_METRICS = "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS"
 AUTO_RECOVERY = "PROCESS_AUTO_RECOVERY"
+# Read by the gate in container/, which AWS's images do not have: where its figures of drafting go.
+GATE_NAMESPACE = "PEAGLE_GATE_NAMESPACE"
 
 # Which field of the spec decides a variable; writing it into serving.env as well would make two truths.
 OWNED = {
@@ -19,6 +21,11 @@ OWNED = {
     "SM_VLLM_MAX_MODEL_LEN": "serving.max_model_len",
     "SM_VLLM_MODEL": "model_uri",
 }
+
+
+def acceptance_namespace(endpoint: str) -> str:
+    """Return the CloudWatch namespace of an endpoint's figures; its name in it spares a dimension."""
+    return f"peagle-sm/{endpoint}"
 
 
 def speculative_config(draft: Draft) -> SpeculativeConfig | None:
@@ -56,6 +63,8 @@ def environment(draft: Draft) -> dict[str, str]:
         # the engine refuses to start when this is set without speculation
         if draft.image is not None and draft.image.at_least(floor):
             values[REQUEST_METRICS] = "summary"
+        if draft.source == "container":
+            values[GATE_NAMESPACE] = acceptance_namespace(draft.spec.name)
     if draft.image is not None and draft.catalog.images.loses_quotes(draft.image):
         values[AUTO_RECOVERY] = "false"
     return dict(sorted({**values, **serving.env}.items()))

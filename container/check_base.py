@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Looks at the base image from within, while the image is built; run as ``check_base.py BASE_IMAGE FLOOR``.
+
+It fails the build where the base is not pinned by its digest or its vLLM is older than the floor. Standard
+library only.
+"""
+
+import re
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+PINNED = re.compile(r"[a-z0-9][\w.:/-]*@sha256:[0-9a-f]{64}")
+
+
+def fault(base: str, installed: str, floor: str) -> str | None:
+    """Say what is wrong with the base image; None when nothing is."""
+    if not PINNED.fullmatch(base):
+        return (
+            f"BASE_IMAGE is {base!r}; allowed: REPOSITORY@sha256:DIGEST, as scripts/container-pin prints it"
+        )
+    if not installed:
+        return "the base image has no vLLM"
+    if numbers(installed) < numbers(floor):
+        return f"the base image has vLLM {installed}; allowed: {floor} and later"
+    return None
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Return the version's first three numbers: (0, 33, 0) for "0.33.0+cu130"."""
+    found = [int(part) for part in re.findall(r"\d+", text.partition("+")[0])[:3]]
+    return (*found, *[0] * (3 - len(found)))
+
+
+def main(arguments: list[str]) -> int:
+    """Be a command."""
+    if len(arguments) != 2:
+        print("usage: check_base.py BASE_IMAGE FLOOR", file=sys.stderr)
+        return 2
+    try:
+        installed = version("vllm")
+    except PackageNotFoundError:
+        installed = ""
+    wrong = fault(arguments[0], installed, arguments[1])
+    print(f"error: {wrong}" if wrong else f"vLLM {installed} in {arguments[0]}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

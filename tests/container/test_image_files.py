@@ -1,0 +1,124 @@
+"""What the image is built from: hadolint, and rules that scripts/security-check does not have."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from check_base import fault
+from peagle_sm.core.catalog import load_catalog
+from peagle_sm.local.paths import container_dir
+from scripts.lib.security.image import instructions
+
+CONTAINER = container_dir()
+DOCKERFILE = (CONTAINER / "Dockerfile").read_text(encoding="utf-8")
+DIGEST = "sha256:" + "0a" * 32
+
+
+def of(name: str, text: str = DOCKERFILE) -> list[str]:
+    return [each.text for each in instructions(text) if each.name == name]
+
+
+def hadolint(text: str) -> list[str]:
+    program = Path(sys.executable).with_name("hadolint")
+    done = subprocess.run(
+        [program, "--no-color", "--format", "json", "-"], input=text, capture_output=True, text=True
+    )
+    return [f"{found['code']} line {found['line']}: {found['message']}" for found in json.loads(done.stdout)]
+
+
+def test_hadolint_finds_nothing() -> None:
+    assert hadolint(DOCKERFILE) == []
+
+
+def test_hadolint_would_find_a_pipe_into_a_shell_without_pipefail() -> None:
+    found = hadolint(DOCKERFILE + "\nRUN wget -qO- https://example.com/x | sh\n")
+    assert any(line.startswith("DL4006") for line in found)
+
+
+def test_the_base_is_asked_for_and_has_no_default() -> None:
+    assert of("FROM") == ["${BASE_IMAGE}"]
+    assert [text for text in of("ARG") if text.startswith("BASE_IMAGE")] == ["BASE_IMAGE", "BASE_IMAGE"]
+
+
+def test_the_build_looks_at_the_base_before_anything_else() -> None:
+    (run,) = of("RUN")
+    assert run.startswith('python3 check_base.py "${BASE_IMAGE}" "${VLLM_FLOOR}" &&')
+
+
+def test_the_floor_is_the_catalogues() -> None:
+    assert f"VLLM_FLOOR={load_catalog().images.advisory_floor.version}" in of("ARG")
+
+
+def test_signals_reach_the_server_and_sagemaker_finds_its_port() -> None:
+    assert of("ENTRYPOINT") == ['["/opt/peagle/serve"]']
+    assert of("CMD") == []
+    assert of("EXPOSE") == ["8080"]
+    assert of("HEALTHCHECK") == [], "SageMaker asks /ping itself"
+
+
+def test_what_is_copied_is_there_and_is_all_that_serve_needs() -> None:
+    copied = [word for text in of("COPY") for word in text.split()[:-1] if not word.startswith("--")]
+    assert [name for name in copied if not (CONTAINER / name).exists()] == []
+    sent = (CONTAINER / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert {line[1:] for line in sent if line.startswith("!")} == set(copied)
+    imports = re.findall(r"^from (\w+)", (CONTAINER / "serve").read_text(encoding="utf-8"), re.MULTILINE)
+    ours = {name for name in imports if (CONTAINER / name).exists() or (CONTAINER / f"{name}.py").exists()}
+    assert ours <= {name.removesuffix(".py") for name in copied}
+
+
+def test_nothing_is_pulled_but_the_base() -> None:
+    assert "# syntax=" not in DOCKERFILE.splitlines()[0]
+    assert of("ADD") == []
+
+
+@pytest.mark.parametrize(
+    ("base", "installed", "words"),
+    [
+        (f"vllm/vllm-openai@{DIGEST}", "0.33.0", None),
+        (f"public.ecr.aws/x/vllm@{DIGEST}", "0.40.0+cu130", None),
+        (f"localhost:5000/vllm@{DIGEST}", "1.0", None),
+        ("vllm/vllm-openai:v0.33.0", "0.33.0", "allowed: REPOSITORY@sha256"),
+        (f"vllm/vllm-openai:v0.33.0@{DIGEST[:-1]}", "0.33.0", "allowed: REPOSITORY@sha256"),
+        ("", "0.33.0", "BASE_IMAGE is ''"),
+        (f"vllm/vllm-openai@{DIGEST}", "0.32.9", "vLLM 0.32.9; allowed: 0.33.0 and later"),
+        (f"vllm/vllm-openai@{DIGEST}", "", "has no vLLM"),
+    ],
+)
+def test_a_base_that_will_not_do_ends_the_build(base: str, installed: str, words: str | None) -> None:
+    wrong = fault(base, installed, "0.33.0")
+    assert (wrong is None) if words is None else (wrong is not None and words in wrong)
+
+
+def test_the_check_is_a_command_that_fails() -> None:
+    command = [sys.executable, str(CONTAINER / "check_base.py"), f"x@{DIGEST}", "0.33.0"]
+    done = subprocess.run(command, capture_output=True, text=True)  # this environment has no vLLM
+    assert (done.returncode, done.stderr) == (1, "error: the base image has no vLLM\n")
+
+
+def test_the_build_has_no_secret_and_pushes_what_sagemaker_can_read() -> None:
+    spec = yaml.safe_load((CONTAINER / "buildspec.yml").read_text(encoding="utf-8"))
+    commands = [text for phase in spec["phases"].values() for text in phase["commands"]]
+    build = next(text for text in commands if "buildx build" in text)
+    assert {"--provenance=false", "--sbom=false", "type=docker"} <= set(build.split())
+    assert "--password-stdin" in next(text for text in commands if "docker login" in text)
+    assert not any("--password " in text or "secret" in text.lower() for text in commands)
+    assert all(phase["on-failure"] == "ABORT" for phase in spec["phases"].values())
+    assert commands.index(build) < next(
+        n for n, text in enumerate(commands) if text.startswith("docker push")
+    )
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_each_command_of_the_build_parses(number: int) -> None:
+    spec = yaml.safe_load((CONTAINER / "buildspec.yml").read_text(encoding="utf-8"))
+    commands = [text for phase in spec["phases"].values() for text in phase["commands"]]
+    if number < len(commands):
+        subprocess.run(["bash", "-n", "-c", commands[number]], check=True)
+    assert len(commands) <= 20
