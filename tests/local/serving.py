@@ -158,8 +158,10 @@ def running_server(folder: Path) -> Iterator[Server]:
     thread.start()
     eventually(lambda: ready or not thread.is_alive(), seconds=120)
     assert ready, "the server ended before it answered"
-    yield Server(ready[0])
-    loop.call_soon_threadsafe(stop.set)
-    thread.join(timeout=60)
-    loop.close()
-    assert not thread.is_alive()
+    try:
+        yield Server(ready[0])
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(timeout=60)
+        loop.close()
+        assert not thread.is_alive()

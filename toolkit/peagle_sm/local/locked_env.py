@@ -41,7 +41,8 @@ def _build(home: Path, name: str, lock: Path, price: str, progress: Progress) ->
     progress(f"building the environment {name}: {price}, once")
     _run([sys.executable, "-m", "venv", str(home)], name, price)
     pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--no-deps", "--no-input", "-q"]
-    pip += ["--require-hashes"]
+    # What is never imported need not be compiled: that is most of the time an install takes.
+    pip += ["--require-hashes", "--no-compile"]
     _run([*pip, "--disable-pip-version-check", "--requirement", str(lock)], name, price)
 
 
