@@ -78,7 +78,8 @@ class Admin:
             {
                 "message": f"no such route: {request.method} {request.path}; there are GET status, GET "
                 "and POST clock, POST capacity, POST shutdown, GET endpoints/<name>/metrics, "
-                "GET endpoints/<name>/logs, POST endpoints/<name>/status, GET and POST faults, and DELETE faults[/<id>]"
+                "GET endpoints/<name>/logs, POST endpoints/<name>/status, GET and POST faults, "
+                "and DELETE faults[/<id>]"
             },
             404,
         )

@@ -26,7 +26,7 @@ def is_short(error: PeagleError) -> bool:
 
 
 def no_capacity(session: Session, plan: Plan, error: EndpointFailed, waited_s: float) -> NoCapacity:
-    """Return what is told when every attempt, ``waited_s`` apart, was in vain; asks the price list, which costs nothing."""
+    """Return what is told when every attempt, ``waited_s`` apart, was in vain; asks the price list."""
     types = instance_types(plan)
     offers = [offer for name in types for offer in prices.find_elsewhere(session, name)]
     offers.sort(key=lambda one: (one.usd_per_hour, types.index(one.instance)))

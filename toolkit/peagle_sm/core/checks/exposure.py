@@ -14,8 +14,8 @@ SECRET_VALUE = re.compile(
     r"\b(AKIA|ASIA)[A-Z0-9]{16}\b|\bhf_[A-Za-z0-9]{20,}|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
 _OFF = ("", "0", "false")
-# Forbidden whatever their value, unless it turns them off. Each is described in vLLM's security guide or in the
-# text of its own option (`vllm serve --help`, vllm/envs.py, both read at 0.32.0).
+# Forbidden whatever their value, unless it turns them off. Each is described in vLLM's security guide or in
+# the text of its own option (`vllm serve --help`, vllm/envs.py, both read at 0.32.0).
 FORBIDDEN = {
     "SM_VLLM_TRUST_REMOTE_CODE": "runs Python that comes with the weights",
     "SM_VLLM_ENABLE_PROMPT_EMBEDS": "lets requests bring tensors, which have crashed the engine",
