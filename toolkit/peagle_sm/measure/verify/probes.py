@@ -125,13 +125,19 @@ def probe_streaming(lab: Lab, greedy: Greedy) -> list[StreamCase]:
 
 
 def context_of(lab: Lab, prompt: Prompt) -> int | None:
-    """The tokens that prompt and answer may have together, from the engine's own refusal of too many."""
+    """The tokens that prompt and answer may have together, from the refusal of too long a prompt.
+
+    An engine that takes the longest prompt ever tested needs to say no more. (A refusal of too large a
+    ``max_tokens`` would tell the same, but a gate before the engine may refuse that first.)
+    """
+    longest = lab.options.longest_tokens
+    ids = (prompt.ids * (longest // len(prompt.ids) + 1))[:longest]
     try:
-        lab.ask("baseline", [greedy_body(prompt, 10**9)])
+        lab.ask("baseline", [greedy_body(Prompt("long/refused", ids), 1)])
     except SideFailed as failed:
         told = _CONTEXT.search(str(failed.error.details.get("original_message") or failed.error))
         return int(told.group(1)) if told else None
-    return None
+    return longest + 1
 
 
 def probe_long_context(lab: Lab, greedy: Greedy, context: int) -> list[LongCase]:
