@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The CDK app: the guard, and one stack for each spec of `-c spec=…`. No AWS call, no Docker, no clock."""
+"""The CDK app: guard, a stack for each spec of `-c spec=…`, PeagleImage on wish. No AWS call, no clock."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ def build(app: App, environment: Mapping[str, str]) -> None:
     """
     wanted = read_context(app.node.get_all_context())
     region = wanted.region or environment.get("CDK_DEFAULT_REGION") or DEFAULT_REGION
+    if wanted.image:
+        # With its own file-system asset, so only where it is asked for.
+        from stacks.image.image_stack import ImageStack
+
+        ImageStack(app, env=Environment(region=wanted.region))
     plans = [plan_for(spec, region, wanted.stand_ins) for spec in wanted.specs]
     there = Environment(region=wanted.region)
     guard = GuardStack(app, env=there)

@@ -2,8 +2,9 @@
 """Writes down what an environment holds, as a CycloneDX 1.6 document on standard output.
 
 ``sbom.py`` tells of the Python packages beside this Python and, where there is dpkg, of the system's;
-``sbom.py FILE.lock`` of the packages that a lock names, with their hashes, without installing anything. The
-same input gives the same document: no clock, no chance. Standard library only.
+``sbom.py --tag sbom.json`` prints what an image's tag says of it: vLLM's version and CUDA's.
+``sbom.py FILE.lock`` tells of the packages that a lock names, with their hashes, without installing anything.
+The same input gives the same document: no clock, no chance. Standard library only.
 """
 
 import hashlib
@@ -86,10 +87,20 @@ def document(name: str, components: Iterable[Component]) -> dict[str, Any]:
     }
 
 
+def tag(told: dict[str, Any]) -> str:
+    """Return the beginning of an image's tag: "0.33.0-cu130"; "0.33.0" where torch names no CUDA."""
+    versions = {component["name"]: component["version"] for component in told["components"]}
+    cuda = str(versions.get("torch", "")).partition("+")[2]
+    return "-".join(filter(None, [versions["vllm"].partition("+")[0], cuda]))
+
+
 def main(arguments: list[str]) -> int:
     """Be a command."""
+    if arguments[:1] == ["--tag"] and len(arguments) == 2:
+        print(tag(json.loads(Path(arguments[1]).read_text(encoding="utf-8"))))
+        return 0
     if len(arguments) > 1:
-        print("usage: sbom.py [FILE.lock] > sbom.json", file=sys.stderr)
+        print("usage: sbom.py [FILE.lock] > sbom.json, or sbom.py --tag sbom.json", file=sys.stderr)
         return 2
     if arguments:
         path = Path(arguments[0])

@@ -15,6 +15,7 @@ from peagle_sm.core.wording import show, suggest
 KEYS = {
     "spec": "spec files, separated by commas, or a folder of them",
     "email": "an address that the alarms of these endpoints write to",
+    "image": "on: the app holds PeagleImage too, which builds the serving image",
     "stand_ins": "in cdk.json: where image and weights of the small stand-in models lie",
 }
 # The CDK command line's own keys carry a colon, a slash or an @; this one does not.
@@ -38,6 +39,7 @@ class Wanted:
     specs: tuple[EndpointSpec, ...]
     email: str | None
     stand_ins: StandIns
+    image: bool = False
 
     @property
     def region(self) -> str | None:
@@ -60,6 +62,7 @@ def read_context(context: Mapping[str, Any]) -> Wanted:
         specs=tuple(spec for _, spec in specs),
         email=_email(context.get("email")),
         stand_ins=_stand_ins(context.get("stand_ins")),
+        image=_image(context.get("image")),
     )
 
 
@@ -124,6 +127,15 @@ def _email(value: Any) -> str | None:
         f"context key 'email': found {show(value)}; allowed: one address such as team@example.com",
         next_step="Correct -c email=….",
     )
+
+
+def _image(value: Any) -> bool:
+    if value not in (None, "on", "off"):
+        raise SpecError(
+            f"context key 'image': found {show(value)}; allowed: on, off",
+            next_step="Give -c image=on, or leave it out.",
+        )
+    return bool(value == "on")
 
 
 def _stand_ins(value: Any) -> StandIns:

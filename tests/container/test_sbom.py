@@ -12,8 +12,9 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.local.paths import container_dir
-from sbom import document, locked, python_component
+from sbom import document, locked, python_component, tag
 
 SBOM = container_dir() / "sbom.py"
 LOCK = container_dir() / "engine-cpu.lock"
@@ -52,3 +53,14 @@ def test_the_serial_number_follows_from_the_content() -> None:
     assert one["components"][0]["purl"] == "pkg:pypi/a-b@1"
     assert one["serialNumber"] == document("x", [python_component("a_b", "1")] * 2)["serialNumber"]
     assert one["serialNumber"] != document("x", [python_component("a-b", "2")])["serialNumber"]
+
+
+def test_the_tag_of_an_image_tells_the_plan_its_versions(tmp_path: Path) -> None:
+    listed = [python_component("vllm", "0.33.0+cu130"), python_component("torch", "2.13.0+cu130")]
+    (tmp_path / "sbom.json").write_text(json.dumps(document("x", listed)))
+    beginning = written("--tag", str(tmp_path / "sbom.json")).strip()
+    facts = load_catalog().images.describe(
+        f"111122223333.dkr.ecr.x.amazonaws.com/peagle-sm/vllm:{beginning}-7"
+    )
+    assert (beginning, facts.version, facts.cuda) == ("0.33.0-cu130", (0, 33, 0), "13.0")
+    assert tag(document("x", [python_component("vllm", "0.33.0")])) == "0.33.0"

@@ -28,6 +28,14 @@ def test_without_a_spec_there_is_only_the_guard() -> None:
     assert read_context({"aws:cdk:enable-path-metadata": True, "@aws-cdk/core:x": "y"}).specs == ()
 
 
+def test_the_image_is_built_where_it_is_asked_for() -> None:
+    assert [read_context(given).image for given in ({}, {"image": "off"}, {"image": "on"})] == [
+        False,
+        False,
+        True,
+    ]
+
+
 def test_several_files_and_folders(tmp_path: Path) -> None:
     folder = tmp_path / "more"
     folder.mkdir()
@@ -45,6 +53,7 @@ def test_several_files_and_folders(tmp_path: Path) -> None:
         ({"spec": ""}, ["'spec'", "found ''"]),
         ({"spec": "missing.yaml"}, ["missing.yaml", "No such file"]),
         ({"spec": ["a.yaml"]}, ["'spec'", "found ['a.yaml']"]),
+        ({"image": "yes"}, ["'image'", "found 'yes'", "on, off"]),
         ({"email": "nobody"}, ["'email'", "found 'nobody'"]),
         ({"stand_ins": {"images": {}}}, ["'stand_ins'", "image_uris and artifacts"]),
         ({"stand_ins": {"artifacts": {"target": 1}}}, ["'stand_ins'", "artifacts"]),

@@ -1,0 +1,1 @@
+"""The stack that builds the serving image, for people without Docker."""

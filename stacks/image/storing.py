@@ -1,0 +1,140 @@
+"""Where images and their records lie: encrypted with a key of their own, scanned, never overwritten."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from aws_cdk import Aws, RemovalPolicy, Stack
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+
+KEPT_IMAGES = 5
+_RECORDS_KEPT_DAYS = 365
+
+
+def key(stack: Stack) -> kms.CfnKey:
+    """The key of repository, records and log: the account's IAM decides who uses it; the log service may."""
+    logs = f"arn:{Aws.PARTITION}:logs:{Aws.REGION}:{Aws.ACCOUNT_ID}:log-group:/aws/codebuild/peagle-image"
+    made = kms.CfnKey(
+        stack,
+        "Key",
+        description="peagle-sm: the serving image, its records and the log of its builds",
+        enable_key_rotation=True,
+        pending_window_in_days=7,
+        key_policy={
+            "Version": "2012-10-17",
+            "Statement": [
+                {
+                    "Sid": "TheAccountRules",
+                    "Effect": "Allow",
+                    "Principal": {"AWS": f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:root"},
+                    "Action": "kms:*",
+                    "Resource": "*",
+                },
+                {
+                    "Sid": "TheLogIsEncrypted",
+                    "Effect": "Allow",
+                    "Principal": {"Service": f"logs.{Aws.REGION}.{Aws.URL_SUFFIX}"},
+                    "Action": [
+                        "kms:Encrypt",
+                        "kms:Decrypt",
+                        "kms:ReEncrypt*",
+                        "kms:GenerateDataKey*",
+                        "kms:Describe*",
+                    ],
+                    "Resource": "*",
+                    "Condition": {"ArnEquals": {"kms:EncryptionContext:aws:logs:arn": logs}},
+                },
+            ],
+        },
+    )
+    # Endpoints pull an image again when they scale, so its key outlives the stack.
+    made.apply_removal_policy(RemovalPolicy.RETAIN)
+    return made
+
+
+def repository(stack: Stack, name: str, encrypted_by: kms.CfnKey) -> ecr.CfnRepository:
+    """The repository: a tag names one image for ever, each is scanned as it comes, old ones go."""
+    rules = [
+        _expire(1, "untagged", 1, "Images that lost their tag."),
+        _expire(2, "any", KEPT_IMAGES, f"All but the newest {KEPT_IMAGES}: each is some 10 GB."),
+    ]
+    made = ecr.CfnRepository(
+        stack,
+        "Repository",
+        repository_name=name,
+        image_tag_mutability="IMMUTABLE",
+        image_scanning_configuration=ecr.CfnRepository.ImageScanningConfigurationProperty(scan_on_push=True),
+        encryption_configuration=ecr.CfnRepository.EncryptionConfigurationProperty(
+            encryption_type="KMS", kms_key=encrypted_by.attr_arn
+        ),
+        lifecycle_policy=ecr.CfnRepository.LifecyclePolicyProperty(
+            lifecycle_policy_text=json.dumps({"rules": rules})
+        ),
+    )
+    made.apply_removal_policy(RemovalPolicy.RETAIN)
+    return made
+
+
+def _expire(priority: int, status: str, kept: int, why: str) -> dict[str, Any]:
+    counted = {"tagStatus": status, "countType": "imageCountMoreThan", "countNumber": kept}
+    return {"rulePriority": priority, "description": why, "selection": counted, "action": {"type": "expire"}}
+
+
+def records(stack: Stack, encrypted_by: kms.CfnKey) -> s3.CfnBucket:
+    """The bucket of what each build wrote down: image.json and sbom.json."""
+    made = s3.CfnBucket(
+        stack,
+        "Records",
+        bucket_encryption=s3.CfnBucket.BucketEncryptionProperty(
+            server_side_encryption_configuration=[
+                s3.CfnBucket.ServerSideEncryptionRuleProperty(
+                    bucket_key_enabled=True,
+                    server_side_encryption_by_default=s3.CfnBucket.ServerSideEncryptionByDefaultProperty(
+                        sse_algorithm="aws:kms", kms_master_key_id=encrypted_by.attr_arn
+                    ),
+                )
+            ]
+        ),
+        public_access_block_configuration=s3.CfnBucket.PublicAccessBlockConfigurationProperty(
+            block_public_acls=True,
+            block_public_policy=True,
+            ignore_public_acls=True,
+            restrict_public_buckets=True,
+        ),
+        versioning_configuration=s3.CfnBucket.VersioningConfigurationProperty(status="Enabled"),
+        lifecycle_configuration=s3.CfnBucket.LifecycleConfigurationProperty(
+            rules=[
+                s3.CfnBucket.RuleProperty(
+                    id="old",
+                    status="Enabled",
+                    expiration_in_days=_RECORDS_KEPT_DAYS,
+                    noncurrent_version_expiration=s3.CfnBucket.NoncurrentVersionExpirationProperty(
+                        noncurrent_days=30
+                    ),
+                )
+            ]
+        ),
+    )
+    made.apply_removal_policy(RemovalPolicy.RETAIN)
+    s3.CfnBucketPolicy(
+        stack,
+        "RecordsPolicy",
+        bucket=made.ref,
+        policy_document={
+            "Version": "2012-10-17",
+            "Statement": [
+                {
+                    "Sid": "OnlyByTls",
+                    "Effect": "Deny",
+                    "Principal": "*",
+                    "Action": "s3:*",
+                    "Resource": [made.attr_arn, f"{made.attr_arn}/*"],
+                    "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+                }
+            ],
+        },
+    )
+    return made
