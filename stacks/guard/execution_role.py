@@ -13,7 +13,7 @@ HAS_BUCKETS = "HasModelBuckets"
 
 def execution_statements() -> list[Any]:
     """Return the statements; those about buckets and keys stand only where the parameters name some."""
-    return [*_images(), *_telemetry(), _jumpstart(), *_buckets(), *_network(), *_keys()]
+    return [*_images(), *_telemetry(), _updates(), _jumpstart(), *_buckets(), *_network(), *_keys()]
 
 
 def _images() -> list[Statement]:
@@ -53,6 +53,11 @@ def _telemetry() -> list[Statement]:
             },
         ),
     ]
+
+
+def _updates() -> Statement:
+    """SageMaker looks at the alarms that roll an update back by this role (guide: auto-rollback)."""
+    return allow("WatchUpdates", ["cloudwatch:DescribeAlarms"], [arn("cloudwatch", "alarm:peagle-*")])
 
 
 def _jumpstart() -> Statement:

@@ -72,6 +72,8 @@ WILDCARDS: dict[str, dict[str, str]] = {
     "ExecutionRole": {
         "*": "AWS knows no resource for these calls: ecr:GetAuthorizationToken, ec2:Describe*, and "
         "cloudwatch:PutMetricData, which a condition limits to SageMaker's namespaces.",
+        "arn:<AWS::Partition>:cloudwatch:<AWS::Region>:<AWS::AccountId>:alarm:peagle-*": "An update's alarm "
+        "carries the endpoint's name; it is only looked at.",
         f"{_LOGS}/aws/sagemaker/Endpoints/*": "SageMaker names the log group after the endpoint.",
         f"{_LOGS}/aws/sagemaker/InferenceComponents/*": "SageMaker names the log group after the component.",
         "arn:<AWS::Partition>:s3:::jumpstart-cache-prod-<AWS::Region>/*": "Public models of AWS, read only.",

@@ -41,7 +41,8 @@ def test_an_update_in_place_is_shown_asked_and_followed(peagle: Run, spec: Spec,
         "how        in-place: a second fleet beside the first, which serves until the new one does\n"
         "price      0.00 USD/hour afterwards (local: nothing is billed)\n"
         "meanwhile  0.00 USD/hour on top while both fleets run (4 h at the most, at most 0.00 USD)\n"
-        "undone by  alarm peagle-demo-update\n"
+        "undone by  alarm peagle-demo-update (the execution role needs cloudwatch:DescribeAlarms; "
+        "the guard's has it)\n"
         "lifetime   deleted at TIME whatever happens, before: TIME\n"
     ) in shown
     assert "Update demo in-place? [y/N]" in shown

@@ -42,7 +42,7 @@ FAULTS: dict[str, tuple[Callable[[str], BaseException], bool, bool]] = {
     "kill before": (lambda _: Killed(), False, True),
     "kill after": (lambda _: Killed(), True, True),
 }
-ACTS = {"pause": pause, "resume": resume}
+ACTS = ("pause", "resume")
 
 
 def _at_rest(aws: FakeAws, act: str) -> Session:
@@ -54,8 +54,9 @@ def _at_rest(aws: FakeAws, act: str) -> Session:
 
 
 def _run(aws: FakeAws, session: Session, act: str) -> BaseException | None:
+    turn = pause if act == "pause" else resume
     try:
-        ACTS[act]("demo", session=session, pacing=pacing_of(aws))
+        turn("demo", session=session, pacing=pacing_of(aws))
     except (PeagleError, Killed) as ended:
         return ended
     return None

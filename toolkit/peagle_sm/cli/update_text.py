@@ -27,7 +27,7 @@ def render_update(offer: UpdateOffer) -> str:
         ("how", _how(offer)),
         ("price", f"{usd(offer.usd_per_hour, 'hour')} afterwards ({offer.price_source})"),
         ("meanwhile", _meanwhile(offer)),
-        ("undone by", ", ".join(offer.alarms) and f"alarm {', '.join(offer.alarms)}"),
+        ("undone by", _undone_by(offer)),
         ("lifetime", _lifetime(offer)),
     ]
     return render_fields([(name, value) for name, value in fields if value])
@@ -69,6 +69,14 @@ def _meanwhile(offer: UpdateOffer) -> str:
     if offer.second_fleet_usd_per_hour is not None:
         most = f", at most {usd(offer.second_fleet_usd_per_hour * offer.second_fleet_hours)}"
     return f"{price} on top while both fleets run ({offer.second_fleet_hours:g} h at the most{most})"
+
+
+def _undone_by(offer: UpdateOffer) -> str:
+    if not offer.alarms:
+        return ""
+    # AWS's guide, "Auto-rollback configuration and monitoring".
+    rights = "the execution role needs cloudwatch:DescribeAlarms; the guard's has it"
+    return f"alarm {', '.join(offer.alarms)} ({rights})"
 
 
 def _lifetime(offer: UpdateOffer) -> str:
