@@ -13,9 +13,9 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 from peagle_gate import emf
+from peagle_gate.acceptance import Counts
 from peagle_gate.canary import CanaryError, scrape, verdict
 from peagle_gate.inside import App, Message, Receive, Send, ask
 from peagle_gate.limits import Refusal, refuse, too_large
@@ -111,23 +111,36 @@ class Gate:
             self.reason = f"unhealthy: {wrong}" if wrong else ""
 
     async def _sample(self, parallel: bool) -> None:
-        with suppress(CanaryError):
-            before = judged = await scrape(self._ask)
-            while True:
-                await self._sleep(self._settings.sample_s)
-                now = await scrape(self._ask)
-                counts = now.since(before)
-                if counts.generated == 0:
-                    continue
-                text, judges = emf.line(
-                    counts,
-                    now.since(judged),
-                    parallel=parallel,
-                    namespace=self._settings.namespace,
-                    unix_ms=time.time_ns() // 1_000_000,
-                )
-                print(text, flush=True)
-                before, judged = now, now if judges else judged
+        """Tell of the traffic for as long as the server runs; it is counted from after the canary."""
+        before = judged = await self._counts()
+        while True:
+            await self._sleep(self._settings.sample_s)
+            now = await self._counts()
+            counts = now.since(before)
+            if counts.generated == 0:
+                continue
+            text, judges = emf.line(
+                counts,
+                now.since(judged),
+                parallel=parallel,
+                namespace=self._settings.namespace,
+                unix_ms=time.time_ns() // 1_000_000,
+            )
+            print(text, flush=True)
+            before, judged = now, now if judges else judged
+
+    async def _counts(self) -> Counts:
+        """What the engine has counted; where it does not say, that is told once, and asked again."""
+        told = False
+        while True:
+            try:
+                return await scrape(self._ask)
+            except Exception as error:
+                # The endpoint serves on; that its figures end must not pass unseen.
+                if not told:
+                    _log(f"no figures of the drafting: {type(error).__name__}: {error}")
+                told = True
+            await self._sleep(self._settings.sample_s)
 
     async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
         path = scope["path"]

@@ -110,14 +110,24 @@ def _value(environ: Mapping[str, str], name: str, default: Any) -> Any:
 def speculation(args: Sequence[str]) -> Speculation | None:
     """Read the server's arguments; None without speculation, or where vLLM itself says what is wrong."""
     text = _last(args, SPECULATIVE_FLAG)
+    if text is None:
+        return _by_single_flags(args)
     try:
-        config = json.loads(text or "")
+        config = json.loads(text)
         tokens = config.get("num_speculative_tokens")
     except (ValueError, AttributeError):
         return None
     if not isinstance(tokens, int) or tokens < 1:
         return None
     return Speculation(tokens, config.get("parallel_drafting") is True, str(config.get("model") or ""))
+
+
+def _by_single_flags(args: Sequence[str]) -> Speculation | None:
+    """vLLM takes method, model and K as three flags too; parallel drafting cannot be asked for by them."""
+    tokens = _last(args, "--spec-tokens") or ""
+    if not tokens.isdecimal() or int(tokens) < 1:
+        return None
+    return Speculation(int(tokens), False, _last(args, "--spec-model") or "")
 
 
 def _last(args: Sequence[str], flag: str) -> str | None:

@@ -104,6 +104,13 @@ def test_what_the_engine_was_told_of_drafting() -> None:
     assert speculation(["--speculative-config"]) is None
 
 
+def test_the_engine_may_be_told_of_drafting_by_three_flags() -> None:
+    found = speculation(["--spec-method", "eagle3", "--spec-model=/head", "--spec-tokens", "3"])
+    assert found is not None
+    assert (found.tokens, found.parallel, found.head) == (3, False, "/head")
+    assert speculation(["--spec-tokens", "none"]) is None
+
+
 def test_the_gate_stands_unless_it_is_turned_off() -> None:
     assert is_on({})
     assert is_on({"PEAGLE_GATE": "on"})

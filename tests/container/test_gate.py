@@ -270,3 +270,25 @@ async def test_traffic_is_told_in_lines_that_cloudwatch_reads(capfd: pytest.Capt
                 lines += [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert lines[0]["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "peagle-sm/t"
     assert sum(line["Drafts"] for line in lines) <= 150 * len(engine.asked)
+
+
+async def test_the_canary_is_no_traffic_and_metrics_that_fail_come_back(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    engine = Engine()
+    async with serving(engine, *DRAFTING, PEAGLE_GATE_NAMESPACE="peagle-sm/t") as client:
+        assert (await client.settled())[0] == 200
+        await asyncio.sleep(0.05)
+        assert capfd.readouterr().out == ""
+        engine.broken = True
+        await asyncio.sleep(0.05)
+        engine.broken = False
+        await client.ask("POST", "/invocations", CHAT)
+        out = err = ""
+        async with asyncio.timeout(10):
+            while not out:
+                await asyncio.sleep(0.01)
+                seen = capfd.readouterr()
+                out, err = out + seen.out, err + seen.err
+    assert json.loads(out)["GeneratedTokens"] == 128
+    assert err.count("no figures of the drafting: CanaryError: /metrics answered 500") == 1
