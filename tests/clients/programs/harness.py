@@ -7,6 +7,7 @@ machine does not, or after ``wall_s`` seconds in all.
 
 import asyncio
 import contextlib
+import faulthandler
 import json
 import os
 import signal
@@ -60,7 +61,8 @@ def _limited(job: Job, texts: list[str], told: Any) -> Iterator[None]:
         tries += 1
         if tries == 1:
             raise TookTooLong
-        # It waits for a thread that waits: only the end of the process ends it.
+        # It waits for a thread or a lock: only the end of the process ends it.
+        faulthandler.dump_traceback()
         found = {"text": "".join(texts), "hang": True, "error": None, "ended": True}
         print(json.dumps(found), file=told, flush=True)
         os._exit(0)
