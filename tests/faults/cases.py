@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from peagle_sm.aws.session import Session
-from peagle_sm.core.errors import EndpointFailed, NoCapacity, NotFound
+from peagle_sm.core.errors import EndpointFailed, NotFound
 from peagle_sm.service import delete, deploy, pause, resume, update
+from peagle_sm.service.capacity import NoCapacity
 from tests.faults.wire import Kind, Script
 from tests.faults.world import Found, World
 

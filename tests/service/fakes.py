@@ -147,6 +147,7 @@ class FakeAws:
             "dynamodb": DynamoDb,
             "lambda": Lambda,
             "logs": Logs,
+            "pricing": Pricing,
             "sagemaker": SageMaker,
             "scheduler": Scheduler,
             "sts": Sts,
@@ -310,6 +311,19 @@ class SageMaker:
     def _tagged(self, operation: str, arn: str) -> Row:
         kind, name = arn.rsplit(":", 1)[1].split("/")
         return self._get(operation, kind, name)
+
+
+class Pricing:
+    """The price list, which most callers may not read."""
+
+    def __init__(self, aws: FakeAws) -> None:
+        self.aws = aws
+
+    def get_paginator(self, operation: str) -> Pages:
+        def refuse(params: Params) -> Params:
+            raise client_error("GetProducts", "AccessDeniedException", "not authorized: pricing:GetProducts")
+
+        return Pages(lambda params: self.aws.call("GetProducts", lambda: refuse(params)))
 
 
 class Sts:

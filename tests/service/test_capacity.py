@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.core.errors import NoCapacity
 from peagle_sm.service import Pacing, delete, deploy
+from peagle_sm.service.capacity import NoCapacity
 from tests.faults.wire import Script
 from tests.faults.world import Place, World
 from tests.local.serving import Server

@@ -103,6 +103,8 @@ def test_no_capacity_gets_its_own_advice(aws: FakeAws, session: Session, pacing:
     with pytest.raises(EndpointFailed) as caught:
         deploy(make_spec(), session=session, pacing=pacing)
     assert "instance_types" in (caught.value.next_step or "")
+    assert aws.calls.count("CreateEndpoint") == 3
+    assert not aws.everything()
 
 
 def test_an_endpoint_that_never_comes_up_is_not_left_running(

@@ -9,7 +9,6 @@
     ├── CredentialsError (5)   no or expired credentials, no region, or a missing permission
     ├── ServiceFault (6)       AWS answered with a fault, or did not answer
     ├── EndpointFailed (7)     the endpoint did not come up, or rolled back; it was cleaned up
-    │   └── NoCapacity (7)     every instance type asked for is short; other regions are offered
     ├── BillableLeft (8)       something billable may remain
     ├── StreamError (9)        a stream was cut or carried an error (its kinds: stream_errors.py)
     ├── EngineError (10)       a local engine or server could not start
@@ -102,13 +101,6 @@ class EndpointFailed(PeagleError):
     """The endpoint did not come up, or rolled back; what it left was cleaned up."""
 
     exit_code = 7
-
-
-class NoCapacity(EndpointFailed):
-    """Every instance type asked for is short, several times in a row; nothing is left.
-
-    ``details["offers"]`` has the regions that list one of the types, each with its price.
-    """
 
 
 class BillableLeft(PeagleError):

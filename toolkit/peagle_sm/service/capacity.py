@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from peagle_sm.aws import prices
 from peagle_sm.aws.session import Session
-from peagle_sm.core.errors import EndpointFailed, NoCapacity, PeagleError
+from peagle_sm.core.errors import EndpointFailed, PeagleError
 from peagle_sm.core.plan import Plan
 
 ATTEMPTS = 3
@@ -17,6 +17,13 @@ _SHORT = (
     "unable to provision requested ml compute capacity",
     "capacityerror",
 )
+
+
+class NoCapacity(EndpointFailed):
+    """Every instance type asked for is short, several times in a row; nothing is left.
+
+    ``details["offers"]`` has the regions that list one of the types, each with its price.
+    """
 
 
 def is_short(error: PeagleError) -> bool:
