@@ -130,6 +130,7 @@ def test_the_best_k_goes_by_the_gain_within_its_block_not_by_the_rate(tmp_path: 
 SETTINGS: dict[str, Any] = {
     "prompts": 4,
     "final_prompts": 4,
+    "held_out_prompts": 6,
     "max_tokens": 16,
     "ks": [3, 5],
     "compiled_ks": [3],
@@ -162,7 +163,10 @@ def test_the_page_says_what_to_put_in_the_catalogue_and_how_to_do_it_again(tmp_p
     assert "| 5 | p-eagle | 533 | 2.00 | 312 | 250 | 2.67x [2.67, 2.67] | 1.67x [1.67, 1.67] |  |" in lines
     assert "| 3 | none | 200 | 1.00 | 1000 | 0 | - | - | 0.5 -> 1.0 |" in lines
     assert "### HumanEval, eager, each mode at its own best K (4 prompts)" in lines
-    assert "scripts/bench-modes --prompts 4 --final-prompts 4 --max-tokens 16 --ks 3,5 --seed 0" in lines
+    assert (
+        "scripts/bench-modes --prompts 4 --final-prompts 4 --held-out-prompts 6"
+        " --max-tokens 16 --ks 3,5 --seed 0" in lines
+    )
     assert "- engine: vLLM 0.32.0" in lines
     assert "  - enforce_eager: true" in lines
     assert "port: 1" not in text
@@ -221,7 +225,12 @@ def test_held_out_code_joins_the_final_when_it_ships(tmp_path: Path) -> None:
     options = bench_modes.arguments(["--quick"])
     prompts = bench_modes.choose_prompts(options, path)
     assert len(prompts.finals["held-out code"]) == 5
-    assert (options.prompts, options.final_prompts, options.max_tokens) == (8, 8, 64)
+    assert (options.prompts, options.final_prompts, options.held_out_prompts, options.max_tokens) == (
+        8,
+        8,
+        8,
+        64,
+    )
 
 
 def test_specs_carry_k_the_head_and_the_wish_to_compile() -> None:

@@ -21,9 +21,12 @@ def container_dir(package: Path = PACKAGE) -> Path:
     raise FileNotFoundError(f"no container directory in {package} or beside it: reinstall peagle-sm")
 
 
-def weights_dir(package: Path = PACKAGE) -> Path:
-    """Return the directory of the small stand-in weights: ``target``, ``eagle3`` and ``p-eagle``."""
-    return package / "weights"
+def weights_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the directory of the small stand-in weights: ``target``, ``eagle3`` and ``p-eagle``.
+
+    ``PEAGLE_SM_WEIGHTS`` names another, as ``scripts/train-tiny`` leaves one in ``results/tiny/weights``.
+    """
+    return Path(environ.get("PEAGLE_SM_WEIGHTS") or PACKAGE / "weights").resolve()
 
 
 def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:

@@ -46,11 +46,14 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench-modes", description=__doc__.splitlines()[0])
     parser.add_argument("--prompts", type=int, default=48, help="prompts for each K (default 48)")
     parser.add_argument(
-        "--final-prompts", type=int, default=96, help="other prompts, for the final (default 96)"
+        "--final-prompts", type=int, default=112, help="other prompts, for the final (default 112)"
+    )
+    parser.add_argument(
+        "--held-out-prompts", type=int, default=218, help="of held-out code, for the final (default 218)"
     )
     parser.add_argument("--max-tokens", type=int, default=128, help="tokens per answer at most (default 128)")
     parser.add_argument("--ks", default="3,5,7,9", help="num_speculative_tokens to try (default 3,5,7,9)")
-    parser.add_argument("--compiled", action="store_true", help="also compiled engines (100 s a start)")
+    parser.add_argument("--compiled", action="store_true", help="also compiled engines (45 s a start)")
     parser.add_argument("--compiled-ks", help="K to try with compiled engines (default: as --ks)")
     parser.add_argument("--stream", action="store_true", help="stream the answers, which adds TTFT")
     parser.add_argument("--quick", action="store_true", help="a trial: 8 prompts a K and 8 more, 64 tokens")
@@ -61,7 +64,8 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     options.ks = parse_ks(options.ks)
     options.compiled_ks = parse_ks(options.compiled_ks) if options.compiled_ks else options.ks
     if options.quick:
-        options.prompts, options.final_prompts, options.max_tokens = 8, 8, 64
+        options.prompts, options.max_tokens = 8, 64
+        options.final_prompts = options.held_out_prompts = 8
     return options
 
 
@@ -90,7 +94,9 @@ def choose_prompts(options: argparse.Namespace, held_out: Path) -> Prompts:
     finals = {"HumanEval": chosen[options.prompts :]}
     if held_out.is_file():
         rows = workload.read_prompts(held_out)
-        finals["held-out code"] = workload.choose(rows, min(options.final_prompts, len(rows)), options.seed)
+        finals["held-out code"] = workload.choose(
+            rows, min(options.held_out_prompts, len(rows)), options.seed
+        )
     return Prompts(
         sweep=chosen[: options.prompts],
         finals=finals,
@@ -140,8 +146,8 @@ def _write(options: argparse.Namespace, results: Sequence[EngineResult], say: Ca
 
 def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     """What was asked for, as the page and the result file give it."""
-    names = ("prompts", "final_prompts", "max_tokens", "ks", "compiled_ks", "stream", "quick", "seed")
-    return {name: getattr(options, name) for name in names}
+    names = ("prompts", "final_prompts", "held_out_prompts", "max_tokens", "ks", "compiled_ks")
+    return {name: getattr(options, name) for name in (*names, "stream", "quick", "seed")}
 
 
 def to_document(results: Sequence[EngineResult], settings: Mapping[str, Any]) -> dict[str, Any]:

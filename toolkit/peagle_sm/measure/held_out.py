@@ -10,26 +10,37 @@ import ast
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from peagle_sm.measure.workload import Prompt
+from peagle_sm.train.corpus import functions
 
-_COUNT = 96
 _CHARACTERS = range(120, 1501)  #: shorter prompts say nothing, longer ones are mostly docstring
 
 
-def held_out_prompts(documents: Iterable[Mapping[str, Any]], count: int = _COUNT) -> list[Prompt]:
-    """At most ``count`` prompts, one per held-out function, chosen by the hash of their source."""
+def held_out_prompts(documents: Sequence[Mapping[str, Any]]) -> list[Prompt]:
+    """One prompt per function of the held-out files, ordered by the hash of their source.
+
+    Whole files are held out, and one that was to be trained on whole holds functions too. An opening that
+    stands word for word in a training document (packages copy from one another) is no held-out text.
+    """
     prompts = {}
     for document in documents:
-        if document["held_out"] and "#" in document["source"]:
-            text = opening(document["text"])
-            if text is not None and len(text) in _CHARACTERS:
-                prompts[document["source"]] = Prompt(document["source"], text)
-    ranked = sorted(prompts, key=lambda source: hashlib.sha256(source.encode()).digest())
-    return [prompts[source] for source in ranked[:count]]
+        if not document["held_out"]:
+            continue
+        source, text = document["source"], document["text"]
+        pieces = (
+            [(source, text)] if "#" in source else [(f"{source}#{name}", f) for name, f in functions(text)]
+        )
+        for name, function in pieces:
+            start = opening(function)
+            if start is not None and len(start) in _CHARACTERS:
+                prompts[name] = Prompt(name, start)
+    trained = "\0".join(document["text"] for document in documents if not document["held_out"])
+    unseen = [prompt for prompt in prompts.values() if prompt.text not in trained]
+    return sorted(unseen, key=lambda prompt: hashlib.sha256(prompt.id.encode()).digest())
 
 
 def opening(source: str) -> str | None:
@@ -52,7 +63,7 @@ def main(words: list[str]) -> int:
         print("usage: python -m peagle_sm.measure.held_out DOCUMENTS OUT", file=sys.stderr)
         return 2
     with Path(words[0]).open(encoding="utf-8") as lines:
-        prompts = held_out_prompts(json.loads(line) for line in lines)
+        prompts = held_out_prompts([json.loads(line) for line in lines])
     rows = [json.dumps({"id": prompt.id, "text": prompt.text}) + "\n" for prompt in prompts]
     Path(words[1]).write_text("".join(rows), encoding="utf-8")
     print(f"{len(rows)} prompts written to {words[1]}", file=sys.stderr)

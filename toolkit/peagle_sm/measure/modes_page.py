@@ -106,6 +106,7 @@ def _sweep_row(k: int, run: Run, report: Report, number: int) -> str:
 def _reproduce(settings: Mapping[str, Any], compiled: bool) -> str:
     words = ["scripts/bench-modes"]
     words += [f"--prompts {settings['prompts']}", f"--final-prompts {settings['final_prompts']}"]
+    words += [f"--held-out-prompts {settings['held_out_prompts']}"]
     words += [f"--max-tokens {settings['max_tokens']}", f"--ks {','.join(map(str, settings['ks']))}"]
     words += [f"--seed {settings['seed']}"]
     if compiled:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.train import corpus, heads, rollout
+from peagle_sm.train import corpus, facts
 
 _NOTE = """These are **small stand-in weights** of the project peagle-sm: they stand where the real models
 cannot run, so that the whole path (deploy, draft, verify, stream, measure) is the real one. They say
@@ -56,6 +56,18 @@ target's own (`python -m peagle_sm.train.device`). EAGLE-3 was unrolled {unrolle
 minutes, P-EAGLE trained over {depths} depths, in {peagle_minutes}, both at once. The loss: cross-entropy with
 the target's distribution and, half and half, with its most likely token; Muon, rate {rate}, seed {seed}.
 """
+_QUICK = """## A smaller family, made again by anybody
+
+`scripts/train-tiny --quick` makes one of the same shape from nothing: {minutes} minutes on {cores} CPU cores,
+{target_minutes} of them for the target ({target_steps:,} steps, {target_tokens:,} tokens) and
+{head_minutes} for the heads ({head_steps:,} steps each, {sequences:,} sequences).
+
+| held-out loss of its target, nats a token | |
+|---|---|
+| stretches of 512 tokens | {held_out_loss} |
+| positions 512 to 1,023 of 8,192 | {held_out_loss_512_1023} |
+| positions 4,096 to 8,191 of 8,192 | {held_out_loss_4096_8191} |
+"""
 _TITLES = {
     "target": "tiny-code: the small target",
     "eagle3": "tiny-code-eagle3: the EAGLE-3 head",
@@ -72,75 +84,87 @@ def sources() -> str:
     return "\n".join(lines)
 
 
-def target_section(facts: dict[str, Any], counts: dict[str, Any]) -> str:
+def target_section(target: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
     """How the target was trained, and its loss."""
-    return _TARGET.format(**facts, **counts, sources=sources())
+    return _TARGET.format(**target, **counts, sources=sources())
 
 
-def head_section(facts: dict[str, Any], rollouts: dict[str, Any]) -> str:
+def head_section(heads: Mapping[str, Any], rollouts: Mapping[str, Any]) -> str:
     """How the heads were trained."""
-    return _HEADS.format(
-        **facts,
-        sequences=rollouts["sequences"],
-        rollout_tokens=rollouts["tokens"],
-        prompt_tokens=rollout.PROMPT_TOKENS,
-        new_tokens=rollout.NEW_TOKENS,
-        eagle3_layers=heads.EAGLE3_LAYERS,
-        peagle_layers=heads.PEAGLE_LAYERS,
-        peagle_heads=heads.PEAGLE_HEADS,
-        peagle_kv_heads=heads.PEAGLE_KEY_VALUE_HEADS,
-    )
+    made = {name: value for name, value in rollouts.items() if name not in ("tokens", "seed")}
+    return _HEADS.format(**heads, **made, rollout_tokens=rollouts["tokens"])
 
 
-def further_section(facts: dict[str, dict[str, Any]]) -> str:
+def further_section(device: Mapping[str, Mapping[str, Any]]) -> str:
     """How the heads went on, on an accelerator."""
-    shared = {name: value for name, value in facts["p-eagle"].items() if name != "minutes"}
-    minutes = {"eagle3_minutes": facts["eagle3"]["minutes"], "peagle_minutes": facts["p-eagle"]["minutes"]}
+    shared = {name: value for name, value in device["p-eagle"].items() if name != "minutes"}
+    minutes = {"eagle3_minutes": device["eagle3"]["minutes"], "peagle_minutes": device["p-eagle"]["minutes"]}
     return _FURTHER.format(**shared, **minutes)
 
 
-def acceptance_section(bench: dict[str, Any]) -> str:
-    """Acceptance, from the result file of ``scripts/bench-modes``."""
-    lines = ["## Acceptance, in vLLM on a CPU, temperature 0", ""]
-    for title, run in bench["engines"]["eager"]["finals"].items():
-        report = run["report"]
-        lines += [f"{title}, {report['prompts']} prompts:", ""]
-        lines += ["| mode | K | acceptance length | distinct 4-grams |", "|---|---|---|---|"]
-        for row in report["arms"]:
-            k, length = row["num_speculative_tokens"] or "-", row["acceptance_length"]
-            lines.append(f"| {row['mode']} | {k} | {length:.2f} | {row['distinct_4_grams']:.2f} |")
-        lines.append("")
-    return "\n".join(lines)
+def acceptance_section(rows: Sequence[Mapping[str, Any]], level: str = "##") -> str:
+    """Acceptance by set of prompts and mode, from ``scripts/bench-modes``."""
+    lines = [f"{level} Acceptance, in vLLM on a CPU, temperature 0", ""]
+    lines += ["| prompts | mode | K | acceptance length | distinct 4-grams |", "|---|---|---:|---:|---:|"]
+    for row in rows:
+        numbers = f"{row['acceptance_length']:.2f} | {row['distinct_4_grams']:.2f}"
+        lines.append(
+            f"| {row['prompts']} | {row['mode']} | {row['num_speculative_tokens'] or '-'} | {numbers} |"
+        )
+    return "\n".join(lines) + "\n"
 
 
-def card(part: str, work: dict[str, dict[str, Any]], bench: dict[str, Any] | None) -> str:
+def quick_section(quick: Mapping[str, Any]) -> str:
+    """The family of ``scripts/train-tiny --quick``: what it took, its losses and its acceptance."""
+    target, heads = quick["target"], quick["heads"]
+    text = _QUICK.format(
+        **quick["whole"],
+        **{name: value for name, value in target.items() if name.startswith("held_out_loss")},
+        target_minutes=target["minutes"],
+        target_steps=target["steps"],
+        target_tokens=target["tokens"],
+        head_minutes=round(sum(heads["minutes"].values()), 1),
+        head_steps=heads["steps"],
+        sequences=quick["rollouts"]["sequences"],
+    )
+    rows = quick.get("acceptance")
+    return f"{text}\n{acceptance_section(rows, '###')}" if rows else text
+
+
+def card(part: str, known: Mapping[str, Any]) -> str:
     """The card of ``part`` (target, eagle3 or p-eagle) as Markdown with the hub's front matter."""
     matter = "---\nlicense: apache-2.0\nlibrary_name: vllm\nlanguage: code\n---\n"
     sections = [f"{matter}\n# {_TITLES[part]}\n\n{_NOTE}"]
     if part != "target":
-        sections.append(head_section(work["heads"], work["rollouts"]))
-        if "device" in work:
-            sections.append(further_section(work["device"]))
-    sections.append(target_section(work["target"], work["corpus"]))
-    if bench is not None:
-        sections.append(acceptance_section(bench))
+        sections.append(head_section(known["heads"], known["rollouts"]))
+        if "device" in known:
+            sections.append(further_section(known["device"]))
+    sections.append(target_section(known["target"], known["corpus"]))
+    if "acceptance" in known:
+        sections.append(acceptance_section(known["acceptance"]))
+    if "quick" in known:
+        sections.append(quick_section(known["quick"]))
     return "\n".join(sections)
 
 
 def main() -> None:
-    """Write ``README.md`` into each part of ``--weights``, from the facts that are in ``--work``."""
+    """Write the card of each part of ``--weights``, from ``training.json`` there and what else is given."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--weights", type=Path, required=True)
+    parser.add_argument("--work", type=Path, help="where the weights were trained: training.json anew")
+    parser.add_argument("--seconds", type=int, help="what the whole training took")
     parser.add_argument("--bench", type=Path, help="results/bench-modes.json, for the acceptance")
+    parser.add_argument("--quick", type=Path, help="weights that train-tiny --quick made, for the comparison")
     options = parser.parse_args()
-    names = ["corpus", "target", "rollouts", "heads"]
-    # Only where the heads went on to an accelerator.
-    names += [name for name in ("device",) if (options.work / f"{name}.json").is_file()]
-    work = {name: json.loads((options.work / f"{name}.json").read_text()) for name in names}
-    bench = json.loads(options.bench.read_text()) if options.bench else None
+    known = facts.update(
+        options.weights,
+        work=options.work,
+        seconds=options.seconds,
+        bench=options.bench,
+        quick=options.quick,
+    )
     for part in _TITLES:
-        (options.weights / part / "README.md").write_text(card(part, work, bench))
+        (options.weights / part / "README.md").write_text(card(part, known), encoding="utf-8")
 
 
 if __name__ == "__main__":

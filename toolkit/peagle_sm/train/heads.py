@@ -142,7 +142,15 @@ def main() -> None:
     plan = Plan(options.steps, options.rate, options.seed)
     trainer = Trainer(options.work, plan, options.threads)
     train(trainer)
-    sizes = {"tokens_a_step": TOKENS_A_STEP, "depths": DEPTHS, "ttt_steps": TTT_STEPS}
+    sizes = {
+        "tokens_a_step": TOKENS_A_STEP,
+        "depths": DEPTHS,
+        "ttt_steps": TTT_STEPS,
+        "eagle3_layers": EAGLE3_LAYERS,
+        "peagle_layers": PEAGLE_LAYERS,
+        "peagle_heads": PEAGLE_HEADS,
+        "peagle_kv_heads": PEAGLE_KEY_VALUE_HEADS,
+    }
     facts = {**asdict(plan), **sizes, "minutes": trainer.minutes}
     (options.work / "heads.json").write_text(json.dumps(facts, indent=1))
 

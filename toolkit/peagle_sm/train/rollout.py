@@ -101,6 +101,7 @@ def main() -> None:
     dataset.set_format("torch")
     dataset.save_to_disk(out)
     facts = {"sequences": len(rows), "tokens": sum(map(len, rows)), "seed": options.seed}
+    facts |= {"prompt_tokens": PROMPT_TOKENS, "new_tokens": NEW_TOKENS}
     (options.work / "rollouts.json").write_text(json.dumps(facts, indent=1))
     print(facts, f"{time.monotonic() - began:.0f} s")
 

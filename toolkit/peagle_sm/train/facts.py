@@ -1,0 +1,67 @@
+"""``training.json`` beside the weights: what each step of their training left, and what they then reached.
+
+The cards are written from it alone, so they can be written again where the work directory is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+NAME = "training.json"
+_STEPS = ("corpus", "target", "rollouts", "heads")
+
+
+def gather(work: Path, seconds: int | None = None) -> dict[str, Any]:
+    """What the steps wrote into ``work``; ``seconds`` is what all of them took, on a wall clock.
+
+    Raises:
+        FileNotFoundError: a step has not run.
+    """
+    found: dict[str, Any] = {name: _read(work / f"{name}.json") for name in _STEPS}
+    if (work / "device.json").is_file():  # only where the heads went on to an accelerator
+        found["device"] = _read(work / "device.json")
+    if seconds is not None:
+        found["whole"] = {"minutes": round(seconds / 60, 1), "cores": os.cpu_count()}
+    return found
+
+
+def acceptance(bench: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The eager finals of ``scripts/bench-modes``: a row for each set of prompts and mode."""
+    rows = []
+    for title, run in bench["engines"]["eager"]["finals"].items():
+        report = run["report"]
+        names = ("mode", "num_speculative_tokens", "acceptance_length", "distinct_4_grams")
+        rows += [
+            {"prompts": f"{title}, {report['prompts']}", **{name: arm[name] for name in names}}
+            for arm in report["arms"]
+        ]
+    return rows
+
+
+def update(
+    weights: Path, *, work: Path | None, seconds: int | None, bench: Path | None, quick: Path | None
+) -> dict[str, Any]:
+    """Bring ``weights/training.json`` up to date with what is given, and return it.
+
+    ``quick`` is the weights directory of the family that ``scripts/train-tiny --quick`` made.
+
+    Raises:
+        FileNotFoundError: one of the files is missing.
+    """
+    path = weights / NAME
+    facts = gather(work, seconds) if work else _read(path)
+    if bench is not None:
+        facts["acceptance"] = acceptance(_read(bench))
+    if quick is not None:
+        facts["quick"] = _read(quick / NAME)
+    path.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    return facts
+
+
+def _read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
