@@ -150,6 +150,10 @@ def test_fix_shows_asks_and_writes(peagle: Run, in_empty_folder: Path) -> None:
     assert "speculation.num_speculative_tokens: 12" in refused.stderr
     assert "Write 1 field(s) into" in refused.stderr
     assert path.read_text() == text
+    unasked = peagle("doctor", str(path), "--fix", *skipped)  # a script: nobody to ask
+    assert "speculation.num_speculative_tokens" in unasked.stdout, "what was found is told all the same"
+    assert "run it again with --yes" in unasked.stderr
+    assert (unasked.exit_code, path.read_text()) == (2, text)
     done = peagle("doctor", str(path), "--fix", "--yes", *skipped)
     assert done.exit_code == 0, done.stdout
     assert path.read_text() == text.replace("13", "12")

@@ -27,7 +27,9 @@ Document = dict[str, Any]
 _QUOTED_BYTES = 200
 #: Half a character of UTF-16, which JSON can write and no text can hold.
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_FAILED_STEP = "The text so far is in partial_text; read the engine's output with `peagle-sm logs`."
+_FAILED_STEP = (
+    "Read the engine's output with `peagle-sm logs NAME`; partial_text in the details holds what came."
+)
 _SMALLER_STEP = "Ask for fewer tokens, or for less beside them (logprobs)."
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from peagle_sm.core.errors import StreamError
 
-AGAIN = "The text so far is in partial_text; send the request again for a whole answer."
+AGAIN = "Send the request again for a whole answer; partial_text in the details holds what came."
 
 
 class StreamCut(StreamError):

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from peagle_sm.aws.session import Session
     from peagle_sm.core.preflight import Result
     from peagle_sm.core.records import Plan
-    from peagle_sm.core.spec import EndpointSpec
 
 _DEFAULT = Path("peagle.yaml")
 
@@ -61,33 +60,25 @@ def doctor(
     logged in. --fix writes fields into SPEC and offers commands; what costs shows its price and asks.
     """
     from peagle_sm.cli.connect import open_session
+    from peagle_sm.core.errors import SpecError
+    from peagle_sm.service.checkup import planned
 
     state: State = ctx.obj
     path = spec_path or (_DEFAULT if _DEFAULT.exists() else None)
     spec = read_spec(path) if path is not None else None
     session = open_session(state, spec.placement.region if spec else None)
-    plan = _plan(spec, session)
+    plan = planned(session, spec)
     results = _look(session, plan, skip, timeout_s)
-    if fix and _mend(ctx, results, session, plan, path, yes):
+    try:
+        mended = fix and _mend(ctx, results, session, plan, path, yes)
+    except SpecError:  # nobody can answer, or the fields do not fit: what was found is told all the same
+        _tell(state, results)
+        raise
+    if mended:
         spec = read_spec(path) if path is not None else None
-        plan = _plan(spec, session)
+        plan = planned(session, spec)
         results = _look(session, plan, skip, timeout_s)
     _show(state, results)
-
-
-def _plan(spec: EndpointSpec | None, session: Session) -> Plan | None:
-    """The plan; None without a spec, or where nobody is logged in, which a check then says."""
-    from peagle_sm.core.errors import CredentialsError
-    from peagle_sm.service import plan_for
-
-    if spec is None:
-        return None
-    try:
-        return plan_for(spec, session, account_from_spec=True)
-    except CredentialsError as error:
-        if "wanted" in error.details:  # the spec asks for another region
-            raise
-        return None
 
 
 def _look(session: Session, plan: Plan | None, skip: Sequence[str], timeout_s: float) -> tuple[Result, ...]:
@@ -97,10 +88,9 @@ def _look(session: Session, plan: Plan | None, skip: Sequence[str], timeout_s: f
     return preflight(session, plan, skip=skip, timeout_s=timeout_s, more={"machine": partial(read_machine)})
 
 
-def _show(state: State, results: tuple[Result, ...]) -> None:
+def _tell(state: State, results: tuple[Result, ...]) -> None:
     from peagle_sm.cli.preflight_text import render_results
-    from peagle_sm.core.errors import CredentialsError
-    from peagle_sm.service.preflight import PreflightFailed, refuse_errors, results_data
+    from peagle_sm.service.preflight import results_data
 
     emit(
         state,
@@ -108,6 +98,13 @@ def _show(state: State, results: tuple[Result, ...]) -> None:
         data=lambda: results_data(results),
         names=[f"{each.status} {each.check}" for each in results],
     )
+
+
+def _show(state: State, results: tuple[Result, ...]) -> None:
+    from peagle_sm.core.errors import CredentialsError
+    from peagle_sm.service.preflight import PreflightFailed, refuse_errors
+
+    _tell(state, results)
     try:
         refuse_errors(results)
     except (CredentialsError, PreflightFailed) as error:
