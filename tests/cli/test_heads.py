@@ -152,6 +152,12 @@ def test_from_the_plan_of_a_staging_to_the_specs_lines(
     assert said(peagle("heads", "check", f"{uri}p-eagle/", "--target", "tiny-code", "--k", "12"))
 
 
+def test_an_address_that_is_none_is_said_before_anybody_must_confirm(server: Server, peagle: Run) -> None:
+    result = peagle("heads", "stage", "tiny-code", "--to", "foo")
+    assert (result.exit_code, "--yes" in result.stderr) == (2, False)
+    assert "'foo' is not an S3 URI; expected s3://BUCKET/PREFIX" in result.stderr
+
+
 def test_abort_names_what_it_removed(server: Server, peagle: Run) -> None:
     s3 = server.client("s3")
     s3.create_bucket(Bucket="cli-abort")

@@ -118,9 +118,10 @@ def absent(session: Session, name: str, ours: Belongings | None = None) -> NotFo
             next_step=f"Remove that with `peagle-sm delete {name}{flags}`, or deploy again.",
             details={"name": name, "left": list(left)},
         )
+    elsewhere = "" if session.local else "; check --region and --profile"
     return NotFound(
         f"endpoint {name!r} does not exist in {session.region}.",
-        next_step=f"Look what there is with `peagle-sm list{flags}`; check --region and --profile.",
+        next_step=f"Look what there is with `peagle-sm list{flags}`{elsewhere}.",
         details={"name": name, "left": []},
     )
 

@@ -48,10 +48,12 @@ def stage(
     every file's checksum afterwards; manifest.json comes last. Run again, it goes on where it ended, and
     sends nothing twice. What the prefix holds already is never written over.
     """
+    from peagle_sm.aws.objects import split_uri
     from peagle_sm.cli.connect import open_session
     from peagle_sm.cli.heads_sources import sources_for
     from peagle_sm.core.errors import SpecError
 
+    split_uri(uri)  # an address that is none is said before anybody is asked for --yes
     session = open_session(state)
     if abort:
         _abort(state, uri, session)
