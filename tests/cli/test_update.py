@@ -29,6 +29,10 @@ def _plain(text: str) -> str:
 
 def test_an_update_in_place_is_shown_asked_and_followed(peagle: Run, spec: Spec, deployed: str) -> None:
     changed = spec(SCRIPT_CHUNKS="2")
+    tried = peagle("update", changed, "--dry-run", "--format", "quiet")
+    assert (tried.exit_code, tried.stdout) == (0, "PrimaryContainer.Environment.SCRIPT_CHUNKS\n")
+    told = json.loads(peagle("update", changed, "--dry-run", "--format", "json").stdout)
+    assert (told["strategy"], told["changes"][0]["after"]) == ("in-place", "2")
     declined = peagle("update", changed, "--unguarded", answers="n\n")
     assert declined.exit_code == 1
     assert "was not updated" in declined.stderr

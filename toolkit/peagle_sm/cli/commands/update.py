@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @spec_argument
+@click.option("--dry-run", is_flag=True, help="Show what would change and what that costs; change nothing.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option(
     "--strategy",
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 def update(
     state: State,
     spec_path: Path,
+    dry_run: bool,
     yes: bool,
     strategy: Literal["in-place", "off-update-on"] | None,
     alarms: tuple[str, ...],
@@ -67,15 +69,24 @@ def update(
     from peagle_sm.cli.progress import follower
     from peagle_sm.cli.signals import termination_is_ctrl_c
     from peagle_sm.cli.update_text import question, render_update
+    from peagle_sm.service import Declined
     from peagle_sm.service import update as bring_about
 
     spec = read_spec(spec_path)
-    need_terminal(state, yes, f"peagle-sm status {spec.name}{state.flags}")
+    need_terminal(state, yes or dry_run, f"peagle-sm update {spec_path} --dry-run{state.flags}")
     session = open_session(state, spec.placement.region)
     with termination_is_ctrl_c(), follower(state) as follow:
 
         def ask(offer: UpdateOffer) -> bool:
             follow.pause()
+            if dry_run:
+                emit(
+                    state,
+                    table=lambda: render_update(offer),
+                    data=offer.to_dict,
+                    names=[one.field for one in offer.changes],
+                )
+                return False
             if state.format == "json":
                 click.echo(to_json({"update": offer.to_dict()}, indent=None), err=True)
             elif not yes:  # even with --format quiet: nobody says yes to what was not shown
@@ -84,17 +95,22 @@ def update(
                 note(state, render_update(offer) + "\n")
             return confirmed(state, question(offer), yes)
 
-        endpoint = bring_about(
-            spec,
-            session=session,
-            strategy=strategy,
-            alarms=alarms,
-            confirm=ask,
-            progress=follow,
-            unguarded=unguarded,
-            preflight=lambda made: look_first(state, session, made, skip),
-            skip_checks=skip,
-        )
+        try:
+            endpoint = bring_about(
+                spec,
+                session=session,
+                strategy=strategy,
+                alarms=alarms,
+                confirm=ask,
+                progress=follow,
+                unguarded=unguarded or dry_run,
+                preflight=lambda made: look_first(state, session, made, skip),
+                skip_checks=skip,
+            )
+        except Declined:
+            if dry_run:
+                return
+            raise
     status = endpoint.status()
     emit(
         state,
