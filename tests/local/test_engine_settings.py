@@ -105,6 +105,13 @@ def test_what_is_already_so_is_not_called_an_override() -> None:
     assert "SM_VLLM_DATA_PARALLEL_SIZE" not in local.environment
 
 
+def test_answers_name_the_model_as_the_container_would() -> None:
+    name = "SM_VLLM_SERVED_MODEL_NAME"
+    assert settings().environment[name] == "/opt/ml/model"
+    assert settings(SM_VLLM_MODEL="/opt/ml/model/target").environment[name] == "/opt/ml/model/target"
+    assert settings(SM_VLLM_SERVED_MODEL_NAME="mine").environment[name] == "mine"
+
+
 def test_compiling_and_another_type_can_be_asked_for() -> None:
     environment = settings(PEAGLE_SM_LOCAL_COMPILE="1", PEAGLE_SM_LOCAL_DTYPE="bfloat16").environment
     assert "SM_VLLM_ENFORCE_EAGER" not in environment

@@ -92,6 +92,8 @@ def local_settings(
         if asked != value:
             overrides.append(f"{_words(name)}: {_change(asked, value)}, because {reason}")
         local[name] = value
+    # vLLM names the model in its answers as it was given: in the container that is no path of this machine.
+    local.setdefault("SM_VLLM_SERVED_MODEL_NAME", environment.get("SM_VLLM_MODEL", f"{ML_ROOT}/model"))
     local.setdefault("SM_VLLM_MAX_NUM_SEQS", str(MAX_NUM_SEQS))
     if "SM_VLLM_MAX_NUM_SEQS" not in environment:
         overrides.append(f"max_num_seqs: {MAX_NUM_SEQS} as none was asked for, to start fast")
