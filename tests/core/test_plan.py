@@ -91,7 +91,7 @@ def test_the_whole_plan_of_the_stand_in() -> None:
                         "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS": "summary",
                         "SM_VLLM_SPECULATIVE_CONFIG": '{"method":"eagle3",'
                         '"model":"/opt/ml/additional-model-data-sources/eagle",'
-                        '"num_speculative_tokens":9,"parallel_drafting":true}',
+                        '"num_speculative_tokens":11,"parallel_drafting":true}',
                         "SM_VLLM_TENSOR_PARALLEL_SIZE": "1",
                     },
                     "AdditionalModelDataSources": [

@@ -14,7 +14,7 @@ def test_a_plan_in_a_notebook() -> None:
     head, fields, requests, *_ = shown.split("\n\n")
     assert head.splitlines()[0] == "Plan for demo in us-east-1, the local SageMaker"
     assert head.endswith("; nothing is created yet")
-    assert "  speculation  p-eagle, 9 draft tokens" in fields.splitlines()
+    assert "  speculation  p-eagle, 11 draft tokens" in fields.splitlines()
     assert [line.split()[0] for line in requests.splitlines()[2:]] == [
         "scheduler.create_schedule",
         "sagemaker.create_model",

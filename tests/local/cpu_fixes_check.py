@@ -109,6 +109,7 @@ def compare_kernels() -> dict[str, bool]:
         "slots": same_slots(kernels),
         "products": same_products(kernels),
         "rows": same_rows(kernels),
+        "compiled rows": same_compiled_rows(kernels),
         "buffers": same_buffers(kernels),
     }
 
@@ -164,13 +165,37 @@ def same_products(kernels: Any) -> bool:
 
 def same_rows(kernels: Any) -> bool:
     """Whether a row's product is the same beside any number of others; with AMX, vLLM's is not below five."""
-    packed = torch.ops._C.convert_weight_packed(torch.randn(96, 256, dtype=torch.bfloat16))
-    x = torch.randn(70, 256, dtype=torch.bfloat16)
-    whole = kernels.packed_linear(x, packed, 96, None)
-    stacked = kernels.packed_linear(x.view(2, 35, 256), packed, 96, None).view(70, 96)
-    counts = range(1, 70)
-    alike = all(torch.equal(kernels.packed_linear(x[:n], packed, 96, None), whole[:n]) for n in counts)
-    return alike and torch.equal(stacked, whole)
+    packed, x = bfloat16_product()
+    whole = kernels.packed_linear(x, packed, 2048, None)
+    stacked = kernels.packed_linear(x.view(2, 480, 256), packed, 2048, None).view(960, 2048)
+    return torch.equal(stacked, whole) and same_in_parts(
+        lambda rows: kernels.packed_linear(rows, packed, 2048, None), x, whole
+    )
+
+
+def same_compiled_rows(kernels: Any) -> bool:
+    """The same in a function compiled as vLLM compiles a model: traced for many rows, without guards."""
+    packed, x = bfloat16_product()
+    torch._dynamo.mark_dynamic(x, 0)
+    compiled = torch.compile(
+        lambda rows: kernels.packed_linear(rows, packed, 2048, None),
+        fullgraph=True,
+        backend="eager",  # no C++ compiler is needed to see which branch was traced
+        options={"guard_filter_fn": torch.compiler.skip_all_guards_unsafe},
+    )
+    return same_in_parts(compiled, x, compiled(x))
+
+
+def bfloat16_product() -> tuple[torch.Tensor, torch.Tensor]:
+    """A weight in whose shape the kernels differ, in one number of 16,000, and rows enough to meet it."""
+    torch.cpu._init_amx()
+    packed = torch.ops._C.convert_weight_packed(torch.randn(2048, 256).mul(0.05).to(torch.bfloat16))
+    return packed, torch.randn(960, 256).to(torch.bfloat16)
+
+
+def same_in_parts(product: Any, x: torch.Tensor, whole: torch.Tensor) -> bool:
+    parts = [torch.cat([product(part.clone()) for part in x.split(n)]) for n in (1, 2, 3, 4, 5, 9, 33)]
+    return all(torch.equal(part, whole) for part in parts)
 
 
 def same_buffers(kernels: Any) -> bool:

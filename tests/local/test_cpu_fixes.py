@@ -53,6 +53,8 @@ def test_every_layer_of_the_target_and_of_either_head_is_straight(report: dict[s
     assert report[head]["straight"] == report[head]["layers"]
 
 
-@pytest.mark.parametrize("kernel", ["norms", "argmax", "slots", "products", "rows", "buffers"])
+@pytest.mark.parametrize(
+    "kernel", ["norms", "argmax", "slots", "products", "rows", "compiled rows", "buffers"]
+)
 def test_a_kernel_computes_what_the_one_it_replaces_does(report: dict[str, Any], kernel: str) -> None:
     assert report["kernels"][kernel]

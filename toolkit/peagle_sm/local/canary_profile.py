@@ -20,7 +20,7 @@ from peagle_sm.local.paths import container_dir, weights_dir
 IMAGE = "vllm:cpu"
 HEAD = "p-eagle"
 #: As many positions as any spec of the stand-in asks for; a smaller K is compared over its own.
-TOKENS = 9
+TOKENS = 12
 
 
 async def profile_of_stand_in(weights: Path) -> str:

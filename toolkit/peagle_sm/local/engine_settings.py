@@ -143,7 +143,11 @@ def _forced(environment: Mapping[str, str], port: int, dtype: str) -> list[tuple
     ]
     if environment.get(COMPILE_SWITCH, "").lower() not in ("1", "true"):
         forced.append(
-            ("SM_VLLM_ENFORCE_EAGER", "true", f"compiling takes minutes; {COMPILE_SWITCH}=1 asks for it")
+            (
+                "SM_VLLM_ENFORCE_EAGER",
+                "true",
+                f"compiling takes half a minute a start; {COMPILE_SWITCH}=1 asks for it",
+            )
         )
     # What stays at vLLM's own default needs no flag and no sentence.
     optional = {

@@ -28,8 +28,9 @@ def packed_linear(x: torch.Tensor, weight: torch.Tensor, n: int, bias: torch.Ten
     if x.dim() != 2:
         return packed_linear(x.reshape(-1, x.size(-1)), weight, n, bias).view(*x.shape[:-1], n)
     rows = x.size(0)
-    if rows < FEWEST_ROWS:
-        x, given = x.new_zeros((FEWEST_ROWS, x.size(1))), x
+    # Compiled layers are traced for many rows, and vLLM drops the guards: a branch on rows is gone from them.
+    if FEWEST_ROWS > 1 and (torch.compiler.is_compiling() or rows < FEWEST_ROWS):
+        x, given = x.new_zeros((torch.sym_max(rows, FEWEST_ROWS), x.size(1))), x
         x[:rows] = given
     out = x.new_empty((x.size(0), n))
     torch.ops._C.weight_packed_linear(out, x, weight, bias, True)
