@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from peagle_sm.cli.measuring_options import need_measure_extra
 from peagle_sm.core.errors import NotFound
+from peagle_sm.measure.needs import need_packages
 from peagle_sm.measure.result_file import read
 from tests.cli.conftest import Run
 from tests.cli.running import run
@@ -120,9 +120,9 @@ def test_a_server_that_dies_is_told_with_what_was_saved(tmp_path: Path) -> None:
 
 
 def test_the_missing_extra_is_named() -> None:
-    need_measure_extra()
+    need_packages()
     with pytest.raises(NotFound, match="measuring needs no_such_package") as raised:
-        need_measure_extra(("aiohttp", "no_such_package"))
+        need_packages(("aiohttp", "no_such_package"))
     assert raised.value.next_step == 'pip install "peagle-sm[measure]"'
 
 

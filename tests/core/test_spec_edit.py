@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec import parse_spec
-from peagle_sm.core.spec_edit import set_fields
+from peagle_sm.core.spec_fields import edit_spec
 
 BASES = {
     "bare": "name: demo\nmodel: tiny-code\n",
@@ -36,7 +36,7 @@ def test_what_was_written_is_read_and_the_rest_stays(base: str, prefix: str, hea
         "speculation.draft_head": head,
         "speculation.mode": "p-eagle",
     }
-    written = set_fields(text, fields)
+    written = edit_spec(text, fields)
     before, after = parse_spec(text), parse_spec(written)
     assert (after.head_uri, after.speculation.draft_head, after.speculation.mode) == (
         f"s3://bucket/{prefix}/",
@@ -45,13 +45,13 @@ def test_what_was_written_is_read_and_the_rest_stays(base: str, prefix: str, hea
     )
     same = before.speculation.num_speculative_tokens
     assert after.speculation.num_speculative_tokens == same
-    assert set_fields(written, fields) == written
+    assert edit_spec(written, fields) == written
     for comment in ("# small", "# the end", "# slow", "# three", "# old"):
         assert (comment in text) == (comment in written)
 
 
 def test_a_value_that_the_spec_does_not_allow_is_refused() -> None:
     with pytest.raises(SpecError):
-        set_fields(BASES["bare"], {"head_uri": "https://bucket/x"})
+        edit_spec(BASES["bare"], {"head_uri": "https://bucket/x"})
     with pytest.raises(SpecError):
-        set_fields("name: [", {"head_uri": "s3://b/x/"})
+        edit_spec("name: [", {"head_uri": "s3://b/x/"})

@@ -38,12 +38,12 @@ lifecycle:
         (
             "serving.env.PROCESS_AUTO_RECOVERY",
             "false",
-            '  env: {SM_VLLM_MAX_NUM_SEQS: "64", PROCESS_AUTO_RECOVERY: "false"}  # short',
+            """  env: {SM_VLLM_MAX_NUM_SEQS: "64", PROCESS_AUTO_RECOVERY: 'false'}  # short""",
         ),
         (
             "placement.inference_ami_version",
             "a",
-            'placement: {region: us-east-1, instance_types: [ml.g7e.2xlarge], inference_ami_version: "a"}',
+            "placement: {region: us-east-1, instance_types: [ml.g7e.2xlarge], inference_ami_version: a}",
         ),
         ("speculation.num_speculative_tokens", 7, "speculation: {num_speculative_tokens: 7}"),
         ("security.network_isolation", True, "  network_isolation: true"),

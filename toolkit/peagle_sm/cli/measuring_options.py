@@ -1,13 +1,11 @@
-"""What the measuring commands share: their options, the workload that these name, and the results file.
+"""What the measuring commands share: their options, and the workload that these name.
 
 The options are decorators, each to be put where it reads best in a command's help.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from importlib.util import find_spec
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 else:
     _Type = click.ParamType
 
-PACKAGES = ("aiohttp", "uvloop", "psutil")
 FILE = click.Path(path_type=Path, dir_okay=False)
 
 workload_option = click.option(
@@ -71,12 +68,6 @@ def chosen_workload(options: Mapping[str, Any]) -> Workload:
     )
 
 
-def results_file(*words: str) -> Path:
-    """``results/bench-NAME-20261120T150000Z.jsonl`` of ``("bench", "NAME")``: where nobody named a file."""
-    name = "".join(each if each.isalnum() or each in "-_" else "-" for each in "-".join(words))
-    return Path("results") / f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.jsonl"
-
-
 class Numbers(_Type):
     """``1,8,32``: positive numbers with commas between them, each once."""
 
@@ -100,20 +91,3 @@ class Numbers(_Type):
                 f"{value!r}: write {what} above 0 with commas between them, each once: 1,8,32", param, ctx
             )
         return numbers
-
-
-def need_measure_extra(packages: Sequence[str] = PACKAGES) -> None:
-    """Say what to install when the extra `measure` is not there.
-
-    Raises:
-        NotFound: a package of the extra is missing.
-    """
-    missing = [name for name in packages if find_spec(name) is None]
-    if missing:
-        from peagle_sm.core.errors import NotFound
-
-        raise NotFound(
-            f"measuring needs {' and '.join(missing)}, which this Python does not have",
-            next_step='pip install "peagle-sm[measure]"',
-            details={"missing": missing},
-        )

@@ -9,6 +9,19 @@ from typing import Any
 import yaml
 
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.spec import parse_spec
+
+
+def edit_spec(text: str, fields: Mapping[str, Any], origin: str = "spec") -> str:
+    """Return a spec's text with each dotted field set, and still a spec.
+
+    Raises:
+        SpecError: the text is no spec, a field's place cannot be found, or the result is not acceptable.
+    """
+    parse_spec(text, origin)
+    written = write_fields(text, fields, origin)
+    parse_spec(written, origin)
+    return written
 
 
 def write_fields(text: str, fields: Mapping[str, Any], origin: str = "spec") -> str:
@@ -49,7 +62,11 @@ def _with(content: Any, path: Sequence[str], value: Any) -> dict[str, Any]:
 def _flow(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {_flow(each)}" for key, each in value.items()) + "}"
-    return json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, str):
+        return json.dumps(value)
+    # A plain scalar where YAML reads it back as it is, within braces too, else a quoted one.
+    text = yaml.safe_dump([value], width=10_000, allow_unicode=True, default_flow_style=True)
+    return text.rstrip("\n").removeprefix("[").removesuffix("]")
 
 
 def _edit(text: str, path: Sequence[str], value: Any) -> str:

@@ -14,9 +14,7 @@ from peagle_sm.cli.measuring_options import (
     chosen_workload,
     first_turn_option,
     max_tokens_option,
-    need_measure_extra,
     repeat_option,
-    results_file,
     temperature_option,
     workload_file_option,
     workload_option,
@@ -24,6 +22,7 @@ from peagle_sm.cli.measuring_options import (
 from peagle_sm.cli.options import global_options
 from peagle_sm.cli.output import emit, note
 from peagle_sm.cli.state import State
+from peagle_sm.measure.needs import need_packages, results_file
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session import Session
@@ -89,7 +88,7 @@ def bench(state: State, /, endpoint: str, **options: Any) -> None:
     --repeat says so. Figures are withheld where this client was the bottleneck; where that is so at every
     load, the exit code is 1.
     """
-    need_measure_extra()
+    need_packages()
     outcome, stand_in = _run(state, endpoint, options)
     from peagle_sm.cli.bench_text import outcome_data, render_outcome, withheld
     from peagle_sm.measure.withholding import is_withheld

@@ -16,9 +16,7 @@ from peagle_sm.cli.measuring_options import (
     chosen_workload,
     first_turn_option,
     max_tokens_option,
-    need_measure_extra,
     repeat_option,
-    results_file,
     temperature_option,
     workload_file_option,
     workload_option,
@@ -26,6 +24,7 @@ from peagle_sm.cli.measuring_options import (
 from peagle_sm.cli.options import global_options
 from peagle_sm.cli.output import emit, note, to_json
 from peagle_sm.cli.state import State
+from peagle_sm.measure.needs import need_packages, results_file
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session import Session
@@ -90,7 +89,7 @@ def compare(state: State, /, arms: tuple[str, ...], **options: Any) -> None:
     With --modes none,eagle3,p-eagle the arms are deployed from a spec after their price was shown, and
     deleted however it ends. Each mode should run its own best K (--k), chosen on other prompts.
     """
-    need_measure_extra()
+    need_packages()
     outcome = _deployed(state, arms, options) if options["modes"] else _existing(state, arms, options)
     from peagle_sm.cli.compare_text import outcome_data, render_outcome
 

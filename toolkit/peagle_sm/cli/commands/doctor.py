@@ -148,9 +148,6 @@ def _mend(
 
 
 def _write(path: Path, fields: dict[str, object]) -> None:
-    from peagle_sm.core.spec import parse_spec
-    from peagle_sm.core.spec_fields import write_fields
+    from peagle_sm.core.spec_fields import edit_spec
 
-    text = write_fields(path.read_text(encoding="utf-8"), fields, str(path))
-    parse_spec(text, str(path))
-    path.write_text(text, encoding="utf-8")
+    path.write_text(edit_spec(path.read_text(encoding="utf-8"), fields, str(path)), encoding="utf-8")

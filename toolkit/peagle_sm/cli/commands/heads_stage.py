@@ -178,6 +178,6 @@ def _follow(state: State) -> Callable[[str, str, int, int], None]:
 
 
 def _write(path: Path, fields: dict[str, str]) -> None:
-    from peagle_sm.core.spec_edit import set_fields
+    from peagle_sm.core.spec_fields import edit_spec
 
-    path.write_text(set_fields(path.read_text(encoding="utf-8"), fields, str(path)), encoding="utf-8")
+    path.write_text(edit_spec(path.read_text(encoding="utf-8"), fields, str(path)), encoding="utf-8")

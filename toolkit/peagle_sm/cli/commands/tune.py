@@ -10,19 +10,12 @@ import click
 
 from peagle_sm.cli.confirm import confirmed, need_terminal
 from peagle_sm.cli.lazy import Command
-from peagle_sm.cli.measuring_options import (
-    FILE,
-    PACKAGES,
-    Numbers,
-    need_measure_extra,
-    results_file,
-    workload_file_option,
-    workload_option,
-)
+from peagle_sm.cli.measuring_options import FILE, Numbers, workload_file_option, workload_option
 from peagle_sm.cli.options import global_options
 from peagle_sm.cli.output import emit, note, to_json
 from peagle_sm.cli.spec_file import read_spec, spec_argument
 from peagle_sm.cli.state import State
+from peagle_sm.measure.needs import PACKAGES, need_packages, results_file
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session import Session
@@ -95,7 +88,7 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
     concurrencies is written into SPEC, its evidence in a comment above it. The price comes first, then a
     question.
     """
-    need_measure_extra((*PACKAGES, "numpy"))
+    need_packages((*PACKAGES, "numpy"))
     dry_run, yes = options["dry_run"], options["yes"]
     if not dry_run:
         need_terminal(state, yes, "peagle-sm tune --dry-run")

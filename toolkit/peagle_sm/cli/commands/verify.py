@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from peagle_sm.cli.lazy import Command
-from peagle_sm.cli.measuring_options import FILE, need_measure_extra, workload_option
+from peagle_sm.cli.measuring_options import FILE, workload_option
 from peagle_sm.cli.options import global_options
 from peagle_sm.cli.output import emit, note
 from peagle_sm.cli.state import State
+from peagle_sm.measure.needs import need_packages
 from peagle_sm.measure.verify.names import CHECKS
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def verify(
 
     Exit code 0 when all checks passed, 12 when one failed, 13 when none failed and one could not be decided.
     """
-    need_measure_extra()
+    need_packages()
     from peagle_sm.cli.connect import open_session
     from peagle_sm.cli.verify_text import checks_data, render_checks
     from peagle_sm.measure.endpoint_arm import is_url

@@ -14,15 +14,8 @@ from peagle_sm.measure.compare.contest import Setup
 from peagle_sm.measure.compare.rounds import existing_rounds
 from peagle_sm.measure.endpoint_arm import look_at
 from peagle_sm.measure.load import make_target
-from peagle_sm.measure.notebook.places import (
-    EndpointLike,
-    Place,
-    chosen,
-    demanded,
-    name_of,
-    need_packages,
-    results_file,
-)
+from peagle_sm.measure.needs import need_packages, results_file
+from peagle_sm.measure.notebook.places import EndpointLike, Place, chosen, demanded, name_of
 from peagle_sm.measure.notebook.results import CompareResult
 from peagle_sm.measure.notebook.running import blocking
 from peagle_sm.measure.provenance import origin

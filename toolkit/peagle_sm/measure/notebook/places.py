@@ -1,23 +1,18 @@
-"""What the measuring calls share: endpoints in any form, the workload, the results file."""
+"""What the measuring calls share: endpoints in any form, where they are, and the workload."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from peagle_sm.aws.session import Session
-from peagle_sm.core.errors import NotFound, SpecError
+from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.endpoint_arm import is_url
 from peagle_sm.measure.workloads import Workload, load_workload
 from peagle_sm.service.endpoint import Endpoint
 from peagle_sm.service.notebook import Local, make_session
 
 EndpointLike = Endpoint | str
-PACKAGES = ("aiohttp", "uvloop", "psutil")
 
 
 @dataclass(frozen=True)
@@ -58,27 +53,6 @@ def demanded(session: Session | None) -> Session:
 def name_of(endpoint: EndpointLike) -> str:
     """Its name or address."""
     return endpoint.name if isinstance(endpoint, Endpoint) else endpoint
-
-
-def need_packages(packages: Sequence[str] = PACKAGES) -> None:
-    """Say what to install when the extra `measure` is not there.
-
-    Raises:
-        NotFound: a package of the extra is missing.
-    """
-    missing = [name for name in packages if find_spec(name) is None]
-    if missing:
-        raise NotFound(
-            f"measuring needs {' and '.join(missing)}, which this Python does not have",
-            next_step='pip install "peagle-sm[measure]"',
-            details={"missing": missing},
-        )
-
-
-def results_file(*words: str) -> Path:
-    """``results/bench-NAME-20261120T150000Z.jsonl`` of ``("bench", "NAME")``: where nobody named a file."""
-    name = "".join(each if each.isalnum() or each in "-_" else "-" for each in "-".join(words))
-    return Path("results") / f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.jsonl"
 
 
 def chosen(

@@ -10,7 +10,8 @@ from typing import Literal
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.spec import Mode
-from peagle_sm.measure.notebook.places import PACKAGES, Place, chosen, demanded, need_packages, results_file
+from peagle_sm.measure.needs import PACKAGES, need_packages, results_file
+from peagle_sm.measure.notebook.places import Place, chosen, demanded
 from peagle_sm.measure.notebook.results import TuneResult
 from peagle_sm.measure.notebook.running import blocking
 from peagle_sm.measure.workloads import Workload

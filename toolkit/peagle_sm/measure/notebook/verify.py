@@ -9,7 +9,8 @@ from pathlib import Path
 
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.notebook.places import EndpointLike, Place, name_of, need_packages, results_file
+from peagle_sm.measure.needs import need_packages, results_file
+from peagle_sm.measure.notebook.places import EndpointLike, Place, name_of
 from peagle_sm.measure.notebook.results import VerifyResult
 from peagle_sm.measure.notebook.running import blocking
 from peagle_sm.measure.result_file import ResultWriter, read
