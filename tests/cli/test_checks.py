@@ -67,6 +67,17 @@ def test_the_whole_result() -> None:
     assert render_results([ERROR, WARNING, UNKNOWN, SKIPPED, TOLD, OK]) == TEXT
 
 
+def test_a_suggested_command_goes_where_was_looked() -> None:
+    step = "Run `peagle-sm guard install`, then `peagle-sm local logs`, or `peagle-sm delete x --region r`."
+    found = Result("guard", "error", "none", "Title.", "Why.", step)
+    told = render_results([found], " --local-port 7070")
+    assert (
+        "next: Run `peagle-sm guard install --local-port 7070`, then `peagle-sm local logs`, "
+        "or `peagle-sm delete x --region r`.\n"
+    ) in told
+    assert step in render_results([found])
+
+
 def test_what_a_deploy_goes_on_in_spite_of() -> None:
     assert render_deploy_notes([WARNING, SKIPPED]).splitlines() == [
         "Preflight",

@@ -107,7 +107,9 @@ def test_modes_are_priced_deployed_measured_and_deleted(peagle: Run, spec: Calla
     )
     refused = peagle(*options)
     assert refused.exit_code == 2
-    assert "There is no terminal to ask on" in refused.stderr
+    price, _, refusal = refused.stderr.partition("There is no terminal to ask on")
+    assert "USD" in price
+    assert "run it again with --yes" in refusal
     deep = peagle(*options, "--k", "p-eagle=99", "--yes")
     assert (deep.exit_code, "found 99; allowed: 1 to" in deep.stderr) == (3, True)
     assert "next: Lower --k p-eagle=K." in deep.stderr

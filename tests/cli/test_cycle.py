@@ -157,7 +157,7 @@ def test_delete_shows_asks_deletes_and_proves(peagle: Run, deployed: str) -> Non
     assert gone.exit_code == 0, gone.stderr
     assert "To be deleted:\n  demo (InService, 0.00 USD/hour)\n" in gone.stderr
     assert gone.stdout.splitlines()[0] == "deleted  endpoint/demo"
-    proven = gone.stdout.splitlines().index("proven   asked AWS again: nothing of demo is left")
+    proven = gone.stdout.splitlines().index("proven   asked again: nothing of demo is left but the log")
     assert gone.stdout.splitlines()[proven + 1] == "kept     log group /aws/sagemaker/Endpoints/demo"
     empty = peagle("list")
     assert (empty.stdout, empty.stderr) == ("", "no endpoints in us-east-1\n")

@@ -15,7 +15,6 @@ import pytest
 from peagle_sm.core.spec import load_spec
 from peagle_sm.measure.result_file import read
 from tests.cli.conftest import Run
-from tests.cli.running import run
 
 SMALL = ("--requests", "4", "--max-tokens", "8", "--concurrency", "1", "--max-k", "2", "--unguarded")
 CHAT = {"SCRIPT_INVOKE": "chat", "SCRIPT_CHUNK_DELAY": "0.01", "SCRIPT_CHUNKS": "6"}
@@ -110,7 +109,13 @@ def test_a_spec_without_speculation_needs_a_mode(peagle: Run, in_empty_folder: P
     assert "there is no K to tune" in result.stderr
 
 
-def test_without_a_terminal_nobody_is_asked(in_empty_folder: Path) -> None:
-    result = run("tune", "peagle.yaml")
+def test_without_a_terminal_the_price_is_shown_and_nobody_is_asked(
+    peagle: Run, in_empty_folder: Path
+) -> None:
+    path = in_empty_folder / "peagle.yaml"
+    path.write_text("name: priced\nmodel: tiny-code\nspeculation: {mode: p-eagle}\n")
+    result = peagle("tune", str(path))
     assert result.exit_code == 2
-    assert "--yes was not given" in result.stderr
+    price, _, refusal = result.stderr.partition("Go on (")
+    assert "nothing is billed" in price
+    assert "--yes was not given. Nothing was changed." in refusal

@@ -1,7 +1,9 @@
+import traceback
+
 import pytest
 
 from peagle_sm.core import errors
-from peagle_sm.core.errors import EXIT_CODES, PeagleError, ServiceFault, StreamError
+from peagle_sm.core.errors import EXIT_CODES, PeagleError, ServiceFault, SpecError, StreamError
 
 
 def _tree(kind: type[PeagleError]) -> list[type[PeagleError]]:
@@ -42,3 +44,14 @@ def test_a_service_fault_names_call_code_and_request(
 def test_a_stream_error_keeps_what_had_arrived() -> None:
     error = StreamError("cut", partial_text="def f(", request_id="r")
     assert (error.partial_text, error.request_id) == ("def f(", "r")
+
+
+def test_the_remedy_stands_below_a_traceback_too() -> None:
+    error = SpecError("wrong", next_step="do this")
+    error.add_note("somebody else's")
+    error.next_step = "do that"
+    assert str(error) == "wrong"
+    text = "".join(traceback.format_exception(error))
+    assert text.endswith("SpecError: wrong\nsomebody else's\nnext: do that\n")
+    error.next_step = None
+    assert "next:" not in "".join(traceback.format_exception(error))

@@ -25,7 +25,7 @@ from peagle_sm.core.errors import (
     StreamError,
 )
 from peagle_sm.core.spec import EndpointSpec
-from peagle_sm.service import Endpoint, Event, Pacing, delete, deploy, leftovers, list_endpoints, status
+from peagle_sm.service import Endpoint, Event, Pacing, connect, delete, deploy, leftovers, list_endpoints, status
 from tests.local.serving import Server, eventually
 
 _numbers = itertools.count(1)
@@ -90,8 +90,12 @@ def test_a_second_deploy_takes_up_what_is_there(local: Session, pacing: Pacing) 
     spec = _spec()
     with deploy(spec, session=local, pacing=pacing, unguarded=True) as first:
         created = first.status().summary.created_at
-        again = deploy(spec, session=local, pacing=pacing, unguarded=True)
-        assert again.status().summary.created_at == created
+        with deploy(spec, session=local, pacing=pacing, unguarded=True) as again:
+            assert again.status().summary.created_at == created
+        with connect(spec.name, session=local):
+            pass
+        assert first.status().summary.status == "InService", "what served before stays"
+    assert not [one for one in leftovers(local) if spec.name in one]
 
 
 def test_an_engine_that_dies_on_the_way_up_is_quoted_and_cleaned_up(local: Session, pacing: Pacing) -> None:

@@ -44,10 +44,11 @@ def render_deleted(report: DeleteReport, flags: str) -> str:
     if report.leftovers:
         lines.extend(f"LEFT     {resource}" for resource in report.leftovers)
     else:
-        lines.append(f"proven   asked AWS again: nothing of {', '.join(report.names)} is left")
+        but = " but the log" if report.logs_kept else ""
+        lines.append(f"proven   asked again: nothing of {', '.join(report.names)} is left{but}")
     lines.extend(f"kept     log group {group}" for group in report.logs_kept)
     if report.logs_kept:
         names = " ".join(group.rpartition("/")[2] for group in report.logs_kept)
         command = f"peagle-sm delete {names} --with-logs{flags}"
-        lines.append(f"         no later stack of that name can be deployed before it goes: `{command}`")
+        lines.append(f"         to delete it too, as a CDK stack of that name would want: `{command}`")
     return "\n".join(lines)

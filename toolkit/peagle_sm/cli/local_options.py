@@ -26,7 +26,7 @@ def port_option(function: F) -> F:
     return click.option(
         "--port",
         type=click.IntRange(1, 65535),
-        help="Which server, when several run.  [default: the only one]",
+        help="Which server, when several run.",
     )(function)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,8 +18,19 @@ _HEADS = {
 }
 
 
-def render_results(results: Sequence[Result]) -> str:
-    """What is not well, worst first, with why and what to do; then what is well, by name."""
+# A command that goes somewhere, and does not say where.
+_COMMAND = re.compile(r"`(peagle-sm (?!local |models|checks|init|schema)(?:(?!--local|--region|--profile)[^`])*)`")
+
+
+def render_results(results: Sequence[Result], flags: str = "") -> str:
+    """What is not well, worst first, with why and what to do; then what is well, by name.
+
+    ``flags`` are the options that make a command reach the place that was looked at.
+    """
+    return _COMMAND.sub(rf"`\1{flags}`", _rendered(results))
+
+
+def _rendered(results: Sequence[Result]) -> str:
     blocks = []
     for status, title in _HEADS.items():
         chosen = [each for each in results if each.status == status]

@@ -43,12 +43,25 @@ class PeagleError(Exception):
         """Keep the message, the remedy and the facts."""
         super().__init__(message)
         self.message = message
+        self.__notes__: list[str] = []
+        self._next_step: str | None = None
         self.next_step = next_step
         self.details: dict[str, Any] = dict(details or {})
 
     def __str__(self) -> str:
         """Return the message alone."""
         return self.message
+
+    @property
+    def next_step(self) -> str | None:
+        """What to do; Python shows it below a traceback too, as a note (PEP 678)."""
+        return self._next_step
+
+    @next_step.setter
+    def next_step(self, step: str | None) -> None:
+        kept = [note for note in self.__notes__ if note != f"next: {self._next_step}"]
+        self.__notes__ = [*kept, f"next: {step}"] if step else kept
+        self._next_step = step
 
 
 class SpecError(PeagleError):

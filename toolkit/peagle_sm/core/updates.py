@@ -97,5 +97,17 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, list | tuple):
         for number, one in enumerate(value):
             yield from _flat(one, f"{path}.{number}")
+    elif (inner := _object(value)) is not None:  # a config within a variable: what differs in it is told
+        yield from _flat(inner, path)
     else:
         yield path, value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _object(value: Any) -> dict[str, Any] | None:
+    if not isinstance(value, str) or not value.startswith("{"):
+        return None
+    try:
+        found = json.loads(value)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and found else None

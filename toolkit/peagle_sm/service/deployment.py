@@ -65,7 +65,7 @@ def deploy(
         _take_up_what_serves(run, found)
     else:
         bring_up(run, found, wait)
-    return Endpoint(run.name, session, pacing=pacing)
+    return Endpoint(run.name, session, pacing=pacing, made_here=not found.serves)
 
 
 def _agree(
@@ -101,7 +101,8 @@ def _take_up_what_serves(run: Run, found: Survey) -> None:
     try:
         arm(run, found)
         follow(run)
-        run.report("ready", f"endpoint {run.name} was in service already", status="InService")
+        told = f"endpoint {run.name} was in service already, and is not this deploy's to delete"
+        run.report("ready", told, status="InService")
     except KeyboardInterrupt:
         raise Interrupted(f"Interrupted: endpoint {run.name} was there before and is left.") from None
 

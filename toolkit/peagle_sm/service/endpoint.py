@@ -27,7 +27,9 @@ Messages = Sequence[Mapping[str, Any]]
 
 
 class Endpoint:
-    """One endpoint. As a context manager it deletes everything of its own on the way out.
+    """One endpoint. As a context manager it deletes, on the way out, everything that its deploy made.
+
+    One that served before its deploy, or that was connected to, stays: others may depend on it.
 
     Example::
 
@@ -36,9 +38,12 @@ class Endpoint:
                 print(chunk.text, end="")
     """
 
-    def __init__(self, name: str, session: Session, *, pacing: Pacing | None = None) -> None:
+    def __init__(
+        self, name: str, session: Session, *, pacing: Pacing | None = None, made_here: bool = False
+    ) -> None:
         self.name = name
         self.session = session
+        self._made_here = made_here
         self._pacing = pacing or Pacing.for_session(session)
         self._sender = Sender(session, name)
 
@@ -50,6 +55,8 @@ class Endpoint:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if not self._made_here:
+            return
         from peagle_sm.service.deletion import remove_if_there
 
         remove_if_there(self.session, self.name, self._pacing)

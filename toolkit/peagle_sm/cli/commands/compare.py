@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_sm.cli.confirm import confirmed, need_terminal
+from peagle_sm.cli.confirm import confirmed
 from peagle_sm.cli.lazy import Command
 from peagle_sm.cli.measuring_options import (
     FILE,
@@ -144,7 +144,6 @@ def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
     specs = _specs(base, options)
     workload = chosen_workload(options)
     setup = _setup(workload, options)
-    need_terminal(state, options["yes"], "peagle-sm plan")
     session = open_session(state, base.placement.region)
     if not options["unguarded"]:
         require_guard(session)

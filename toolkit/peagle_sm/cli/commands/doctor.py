@@ -94,7 +94,7 @@ def _tell(state: State, results: tuple[Result, ...]) -> None:
 
     emit(
         state,
-        table=lambda: render_results(results),
+        table=lambda: render_results(results, state.flags),
         data=lambda: results_data(results),
         names=[f"{each.status} {each.check}" for each in results],
     )

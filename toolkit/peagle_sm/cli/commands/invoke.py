@@ -24,7 +24,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 
 @click.command(cls=Command)
 @click.argument("name")
-@click.option("--prompt", "-p", help="The text to go on from.")
+@click.option("--prompt", "-p", help="The text to go on from; - reads it from stdin.")
 @click.option("--messages", type=_FILE, help="JSON file with chat messages.")
 @click.option("--body", type=_FILE, help="JSON file with a whole request body.")
 @click.option(
@@ -79,6 +79,8 @@ def invoke(
     from peagle_sm.service import connect
 
     piped = None
+    if prompt == "-":  # as --messages - and --body - do; here text stays text
+        prompt = sys.stdin.read() or None
     if prompt is None and messages is None and body is None and not state.stdin_is_tty():
         piped = sys.stdin.read()
     asked = question(prompt, messages, body, piped)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from peagle_sm.cli.confirm import confirmed, need_terminal
+from peagle_sm.cli.confirm import confirmed
 from peagle_sm.cli.lazy import Command
 from peagle_sm.cli.measuring_options import FILE, Numbers, workload_file_option, workload_option
 from peagle_sm.cli.options import global_options
@@ -90,8 +90,6 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
     """
     need_packages((*PACKAGES, "numpy"))
     dry_run, yes = options["dry_run"], options["yes"]
-    if not dry_run:
-        need_terminal(state, yes, "peagle-sm tune --dry-run")
     from peagle_sm.cli.commands.plan import refuse_if_needed
     from peagle_sm.cli.connect import open_session
     from peagle_sm.cli.progress import follower

@@ -17,7 +17,11 @@ from peagle_sm.cli.state import State
 from peagle_sm.measure.needs import need_packages
 from peagle_sm.measure.verify.names import CHECKS
 
+_EVERY_S = 10.0
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from peagle_sm.measure.records import CheckRecord, Record
     from peagle_sm.measure.verify.setup import Side
 
@@ -97,7 +101,7 @@ def verify(
         keep = closing.enter_context(ResultWriter(out)).append if out is not None else _forget
         for line in (head, mine.described.arm, plain.described.arm):
             keep(line)
-        lab = Lab(plain.engine, mine.engine, options)
+        lab = Lab(plain.engine, mine.engine, options, tick=_counting(state))
         for record in run(lab, bodies, wanted, lambda text: note(state, text)):
             records.append(record)
             keep(record)
@@ -134,6 +138,24 @@ def _demand_free(out: Path | None) -> None:
 
     if out is not None and out.exists() and out.stat().st_size:
         raise SpecError(f"{out} exists already", next_step="give another file (--out), or remove that one")
+
+
+def _counting(state: State) -> Callable[[], None]:
+    """What each answer calls: now and then it says how many there were, since a check takes minutes."""
+    from peagle_sm.cli.words import elapsed
+
+    began = last = state.monotonic()
+    answers = 0
+
+    def tick() -> None:
+        nonlocal last, answers
+        answers += 1
+        now = state.monotonic()
+        if now - last >= _EVERY_S:
+            last = now
+            note(state, f"{elapsed(now - began):>7}  {answers} answers so far")
+
+    return tick
 
 
 def _announce(state: State, mine: Side, plain: Side, tokens: int) -> None:

@@ -13,8 +13,8 @@ _LOWEST_NODE = 20
 _GB = 10**9
 ENGINE_DISK_GB = 3.0
 """The engine's environment takes 2.5 GB (docs/engine.md), and pip some more while it builds."""
-ENGINE_MEMORY_GB = 2.9
-"""What one engine's three processes take; measured, and counted by the memory sum of a plan too."""
+ENGINE_MEMORY_GB = 1.5
+"""What one engine's processes take; measured, and counted by the memory sum of a plan too."""
 
 
 @preflight_check(
@@ -99,7 +99,7 @@ def local_disk(fact: Machine, _: Draft | None) -> Iterator[Note]:
 @preflight_check(
     "local-memory",
     reads="machine",
-    why="An engine takes 2.9 GB; the system ends it without a word when there is no more.",
+    why="An engine takes 1.5 GB; the system ends it without a word when there is no more.",
     source="this project: measured, vLLM 0.32.0 for CPUs",
     remedy="End other local endpoints (`peagle-sm delete '*' --local`) or programs.",
     severity="warning",
