@@ -45,6 +45,12 @@ def test_times_are_those_of_a_stream(peagle: Run, name: str) -> None:
     assert peagle("invoke", name, "-p", "x", "--read-timeout", "0").exit_code == 2
 
 
+def test_a_prompt_of_a_dash_is_read_from_stdin(peagle: Run, name: str) -> None:
+    assert peagle("invoke", name, "-p", "-", stdin="def f():").exit_code == 0
+    empty = peagle("invoke", name, "-p", "-", stdin="")
+    assert (empty.exit_code, "no question was given" in empty.stderr) == (2, True)
+
+
 def test_tool_calls_and_thoughts_are_told(peagle: Run, name: str, tmp_path: Path) -> None:
     call = {
         "id": "c1",
