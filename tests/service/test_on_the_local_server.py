@@ -25,7 +25,17 @@ from peagle_sm.core.errors import (
     StreamError,
 )
 from peagle_sm.core.spec import EndpointSpec
-from peagle_sm.service import Endpoint, Event, Pacing, connect, delete, deploy, leftovers, list_endpoints, status
+from peagle_sm.service import (
+    Endpoint,
+    Event,
+    Pacing,
+    connect,
+    delete,
+    deploy,
+    leftovers,
+    list_endpoints,
+    status,
+)
 from tests.local.serving import Server, eventually
 
 _numbers = itertools.count(1)

@@ -19,7 +19,9 @@ _HEADS = {
 
 
 # A command that goes somewhere, and does not say where.
-_COMMAND = re.compile(r"`(peagle-sm (?!local |models|checks|init|schema)(?:(?!--local|--region|--profile)[^`])*)`")
+_COMMAND = re.compile(
+    r"`(peagle-sm (?!local |models|checks|init|schema)(?:(?!--local|--region|--profile)[^`])*)`"
+)
 
 
 def render_results(results: Sequence[Result], flags: str = "") -> str:
