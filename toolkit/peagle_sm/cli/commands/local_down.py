@@ -21,8 +21,8 @@ from peagle_sm.cli.table import render_table
 def down(state: State, port: int | None) -> None:
     """Stop it, and end every process that it started.
 
-    Without a port every server of yours on this machine is stopped, with all its endpoints. Each process is looked for again
-    afterwards, so that what is listed as ended is proven gone.
+    Without a port every server of yours on this machine is stopped, with all its endpoints. Each process
+    is looked for again afterwards, so that what is listed as ended is proven gone.
     """
     need_local_extra()
     from peagle_sm.local.lifecycle import down as stop
