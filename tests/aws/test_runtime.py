@@ -150,10 +150,9 @@ def test_an_endpoint_that_is_not_in_service(described: dict[str, Any], said: str
 def test_the_engines_refusal_is_the_senders_error_in_the_engines_words() -> None:
     said = json.dumps({"error": {"message": "max_tokens must be at least 1, got 0.", "code": 400}})
     error = _error("ModelError", "Received client error (400)", OriginalStatusCode=400, OriginalMessage=said)
-    with pytest.raises(
-        SpecError, match=r"refuses the request \(400\): max_tokens must be at least 1, got 0\.$"
-    ):
+    with pytest.raises(SpecError) as caught:
         runtime.invoke(Session.from_boto3(Runtime(error)), "demo", b"{}")
+    assert str(caught.value).endswith("refuses the request (400): max_tokens must be at least 1, got 0.")
 
 
 def test_the_engines_failure_is_a_fault_and_names_the_logs() -> None:

@@ -36,8 +36,9 @@ def test_another_seed_is_another_choice() -> None:
 
 @pytest.mark.parametrize("count", [0, 21, -1])
 def test_a_count_that_cannot_be_had_is_refused_with_what_can(count: int) -> None:
-    with pytest.raises(SpecError, match=f"^{count} prompts were asked for; allowed are 1 to 20$"):
+    with pytest.raises(SpecError) as caught:
         workload.choose(PROMPTS, count, 0)
+    assert str(caught.value) == f"{count} prompts were asked for; allowed are 1 to 20"
 
 
 def test_warm_up_avoids_the_measured_prompts_while_it_can() -> None:

@@ -166,8 +166,9 @@ def test_errors_before_the_stream_are_those_of_invoke(endpoint: Endpoint, read: 
         with pytest.raises(kind, match=words):
             read(body=_body())
     add("throttle", operation="stream", times=1)
-    with pytest.raises(ServiceFault, match=r": ThrottlingException$") as caught:  # AWS gives no message
+    with pytest.raises(ServiceFault) as caught:
         read(body=_body())
+    assert str(caught.value).endswith(": ThrottlingException")  # AWS gives no message
     assert caught.value.code == "ThrottlingException"
     assert caught.value.request_id
 
