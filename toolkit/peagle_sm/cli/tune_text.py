@@ -57,7 +57,7 @@ def render_done(done: Done) -> str:
     for one in tuned.agreements:
         words = "agrees" if one.agrees else "DISAGREES" if one.decided else "NOT DECIDED"
         lines.append(
-            f"sweep at c={one.concurrency}: {words}: K={one.tuned} has {one.ratio.value:.3f} "
+            f"sweep of {one.mode} at c={one.concurrency}: {words}: K={one.tuned} has {one.ratio.value:.3f} "
             f"[{one.ratio.low:.3f}, {one.ratio.high:.3f}] of the rate of the sweep's best K={one.swept}"
         )
     parts.append("\n".join(lines))
@@ -144,6 +144,7 @@ def done_data(done: Done) -> dict[str, Any]:
         ],
         "sweep": [
             {
+                "mode": one.mode,
                 "concurrency": one.concurrency,
                 "tuned": one.tuned,
                 "swept": one.swept,

@@ -21,8 +21,9 @@ WIDEST = 0.05
 
 @dataclass(frozen=True)
 class Agreement:
-    """The rate at the tuner's K over that at the sweep's best K, at one concurrency."""
+    """The rate of a mode at the tuner's K over that at the sweep's best K, at one concurrency."""
 
+    mode: str
     concurrency: int
     tuned: int
     swept: int
@@ -43,8 +44,8 @@ class Agreement:
         return self.decided and self.ratio.high >= 1 - CHOICE_LOSS
 
 
-def compare(sweep: Sequence[Reading], tuned: int, concurrency: int) -> Agreement:
-    """Compare by the rounds of a sweep; each must hold both K.
+def compare(sweep: Sequence[Reading], mode: str, tuned: int, concurrency: int) -> Agreement:
+    """Compare by the rounds of the sweep of one mode; each must hold both K.
 
     Raises:
         ValueError: fewer than two rounds, or a round without the tuned K.
@@ -61,7 +62,7 @@ def compare(sweep: Sequence[Reading], tuned: int, concurrency: int) -> Agreement
     spread = float(np.std(differences, ddof=1) / np.sqrt(len(rounds)))
     half = quantile(len(rounds) - 1) * spread
     ratio = Interval(float(np.exp(middle)), float(np.exp(middle - half)), float(np.exp(middle + half)))
-    return Agreement(concurrency, tuned, swept, ratio, len(rounds))
+    return Agreement(mode, concurrency, tuned, swept, ratio, len(rounds))
 
 
 def check_record(agreement: Agreement, arm: str) -> CheckRecord:

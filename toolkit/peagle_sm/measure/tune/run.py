@@ -232,7 +232,7 @@ class Tuning:
         found = []
         for result in results:
             for concurrency, choice in result.choices.items() if result.mode in self._sweeps else ():
-                agreement = compare(level(self._sweeps[result.mode]), choice.k, concurrency)
+                agreement = compare(level(self._sweeps[result.mode]), result.mode, choice.k, concurrency)
                 self.sink(check_record(agreement, label(result.mode, choice.k)))
                 found.append(agreement)
         return tuple(found)
