@@ -47,7 +47,7 @@ def plan(state: State, spec_path: Path, dry_run: bool, stack: bool, preflight: b
     else:
         emit(
             state,
-            table=lambda: render_plan(made) + _results_text(results),
+            table=lambda: render_plan(made) + _results_text(results, state.flags),
             data=lambda: plan_data(made) | _results_data(results),
             names=[made.names.endpoint],
         )
@@ -67,10 +67,10 @@ def _preflight(session: Session, made: Plan) -> tuple[Result, ...]:
     return tuple(each for each in preflight(session, made) if each.check not in findings)
 
 
-def _results_text(results: tuple[Result, ...]) -> str:
+def _results_text(results: tuple[Result, ...], flags: str) -> str:
     from peagle_sm.cli.preflight_text import render_results
 
-    return f"\n\n{render_results(results)}" if results else ""
+    return f"\n\n{render_results(results, flags)}" if results else ""
 
 
 def _results_data(results: tuple[Result, ...]) -> dict[str, Any]:
