@@ -15,6 +15,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk.aws_s3_assets import Asset
 
 PROJECT = "peagle-image"
+LOG_GROUP = f"/aws/codebuild/{PROJECT}"
 CONTAINER = Path(__file__).parents[2] / "container"
 #: AWS keeps this image; its Docker, AWS command line and Python are what buildspec.yml uses.
 BUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:5.0"
@@ -33,7 +34,7 @@ def project(
     log = logs.CfnLogGroup(
         stack,
         "Log",
-        log_group_name=f"/aws/codebuild/{PROJECT}",
+        log_group_name=LOG_GROUP,
         retention_in_days=_LOGS_KEPT_DAYS,
         kms_key_id=key.attr_arn,
     )
@@ -96,7 +97,7 @@ def _role(stack: Stack, statements: list[dict[str, Any]]) -> iam.CfnRole:
                     "Action": "sts:AssumeRole",
                     "Condition": {
                         "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
-                        "ArnLike": {"aws:SourceArn": _arn("codebuild", f"project/{PROJECT}")},
+                        "ArnLike": {"aws:SourceArn": arn("codebuild", f"project/{PROJECT}")},
                     },
                 }
             ],
@@ -146,5 +147,6 @@ def _allow(sid: str, actions: list[str], resource: str) -> dict[str, Any]:
     return {"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": resource}
 
 
-def _arn(service: str, resource: str) -> str:
+def arn(service: str, resource: str) -> str:
+    """Return the ARN of a resource in the stack's own account and region."""
     return f"arn:{Aws.PARTITION}:{service}:{Aws.REGION}:{Aws.ACCOUNT_ID}:{resource}"

@@ -10,13 +10,15 @@ from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 
+from stacks.image.building import LOG_GROUP, arn
+
 KEPT_IMAGES = 5
 _RECORDS_KEPT_DAYS = 365
 
 
 def key(stack: Stack) -> kms.CfnKey:
     """The key of repository, records and log: the account's IAM decides who uses it; the log service may."""
-    logs = f"arn:{Aws.PARTITION}:logs:{Aws.REGION}:{Aws.ACCOUNT_ID}:log-group:/aws/codebuild/peagle-image"
+    logs = arn("logs", f"log-group:{LOG_GROUP}")
     made = kms.CfnKey(
         stack,
         "Key",

@@ -4,24 +4,14 @@ import contextlib
 import json
 import re
 from collections.abc import Iterator
-from functools import cache
-from typing import Any
 
-import boto3
-from harness import Job, body, serve  # type: ignore[import-not-found]
-
-
-@cache
-def client() -> Any:
-    return boto3.client("sagemaker-runtime")
+from boto3_answer import events  # type: ignore[import-not-found]
+from harness import Job, serve  # type: ignore[import-not-found]
 
 
 def read(job: Job) -> Iterator[str]:
-    answer = client().invoke_endpoint_with_response_stream(
-        EndpointName=job["endpoint"], ContentType="application/json", Body=body(job)
-    )
     buffer = ""
-    for event in answer["Body"]:
+    for event in events(job):
         buffer += event["PayloadPart"]["Bytes"].decode()
         read_until = 0
         # As there: `^` without MULTILINE, so one event a part; what cannot be read is passed over.

@@ -90,14 +90,7 @@ def listed_price(session: Session, instance_type: str, region: str) -> PriceEntr
         CredentialsError: no credentials, or no permission ``pricing:GetProducts``.
         ServiceFault: the API answered with a fault or not at all.
     """
-    filters = [
-        {"Type": "TERM_MATCH", "Field": "regionCode", "Value": region},
-        {"Type": "TERM_MATCH", "Field": "instanceName", "Value": instance_type},
-    ]
-    client = session.client("pricing")
-    with aws_errors("GetProducts"):
-        pages = client.get_paginator("get_products").paginate(ServiceCode=SERVICE, Filters=filters)
-        products = [json.loads(text) for page in pages for text in page["PriceList"]]
+    products = _products(session, regionCode=region, instanceName=instance_type)
     found = [entry for product in products if (entry := read_product(product, instance_type, region))]
     return max(found, key=lambda entry: entry.date, default=None)
 
@@ -125,14 +118,18 @@ def find_elsewhere(
 
 
 def _listed_everywhere(session: Session, instance_type: str) -> list[PriceEntry]:
-    filters = [{"Type": "TERM_MATCH", "Field": "instanceName", "Value": instance_type}]
-    client = session.client("pricing")
-    with aws_errors("GetProducts"):
-        pages = client.get_paginator("get_products").paginate(ServiceCode=SERVICE, Filters=filters)
-        products = [json.loads(text) for page in pages for text in page["PriceList"]]
+    products = _products(session, instanceName=instance_type)
     regions = ((each, each.get("product", {}).get("attributes", {}).get("regionCode")) for each in products)
     entries = (read_product(each, instance_type, str(region)) for each, region in regions if region)
     return [entry for entry in entries if entry is not None]
+
+
+def _products(session: Session, **fields: str) -> list[dict[str, Any]]:
+    filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in fields.items()]
+    client = session.client("pricing")
+    with aws_errors("GetProducts"):
+        pages = client.get_paginator("get_products").paginate(ServiceCode=SERVICE, Filters=filters)
+        return [json.loads(text) for page in pages for text in page["PriceList"]]
 
 
 def read_product(product: Mapping[str, Any], instance_type: str, region: str) -> PriceEntry | None:

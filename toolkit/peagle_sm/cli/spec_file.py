@@ -1,4 +1,4 @@
-"""The SPEC argument that plan and deploy share."""
+"""The SPEC argument that plan, deploy and update share."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 spec_argument = click.argument(
     "spec_path", metavar="[SPEC]", default="peagle.yaml", type=click.Path(path_type=Path, dir_okay=False)
 )
+
+
+def given(path: Path) -> str:
+    """The spec as words of a suggested command, with a leading blank; nothing for the usual one."""
+    from shlex import quote
+
+    return "" if str(path) == "peagle.yaml" else f" {quote(str(path))}"
 
 
 def read_spec(path: Path) -> EndpointSpec:

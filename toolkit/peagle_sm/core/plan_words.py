@@ -48,13 +48,16 @@ def price(plan: Plan) -> str:
 
 def instances(plan: Plan) -> str:
     """`1 x ml.g7e.2xlarge`."""
+    return f"{plan.spec.placement.instance_count} x {' or '.join(instance_types(plan)) or 'unknown'}"
+
+
+def instance_types(plan: Plan) -> list[str]:
+    """The types asked for, in order of preference; the spec's own where nothing is requested."""
     for request in plan.requests:
         for variant in request.parameters.get("ProductionVariants", ()):
             pools = [pool["InstanceType"] for pool in variant.get("InstancePools", ())]
-            kinds = [variant["InstanceType"]] if "InstanceType" in variant else pools
-            return f"{plan.spec.placement.instance_count} x {' or '.join(kinds)}"
-    placement = plan.spec.placement
-    return f"{placement.instance_count} x {' or '.join(placement.instance_types) or 'unknown'}"
+            return [variant["InstanceType"]] if "InstanceType" in variant else pools
+    return list(plan.spec.placement.instance_types)
 
 
 def draft_tokens(plan: Plan) -> int | None:

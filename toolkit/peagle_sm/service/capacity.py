@@ -6,6 +6,7 @@ from peagle_sm.aws import prices
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import EndpointFailed, PeagleError
 from peagle_sm.core.plan import Plan
+from peagle_sm.core.plan_words import instance_types
 
 ATTEMPTS = 3
 """How often an endpoint is created in all. Shortages come and go: the release tests of AWS's own images try
@@ -56,11 +57,3 @@ def no_capacity(session: Session, plan: Plan, error: EndpointFailed, waited_s: f
             "offers": [one.model_dump(mode="json") for one in offers[:_OFFERS]],
         },
     )
-
-
-def instance_types(plan: Plan) -> list[str]:
-    """Return the types that the plan asks for, in order of preference."""
-    config = next(one.parameters for one in plan.requests if one.operation == "create_endpoint_config")
-    variant = config["ProductionVariants"][0]
-    pools = sorted(variant.get("InstancePools", []), key=lambda pool: int(pool["Priority"]))
-    return [str(pool["InstanceType"]) for pool in pools] or [str(variant["InstanceType"])]

@@ -23,12 +23,7 @@ Trained for {steps:,} steps on {tokens:,} tokens (of {corpus_tokens:,} in the co
 on {threads} CPU threads ({cpu_minutes} CPU minutes), seed {seed}, by `scripts/train-tiny`. The learning rate
 follows the time budget, so a rerun gives a similar model and not the same bytes.
 
-| held-out loss, nats a token | |
-|---|---|
-| stretches of 512 tokens | {held_out_loss} |
-| positions 512 to 1,023 of 8,192 | {held_out_loss_512_1023} |
-| positions 4,096 to 8,191 of 8,192 | {held_out_loss_4096_8191} |
-
+{losses}
 ## Data
 
 {documents:,} documents ({characters:,} characters; {held_out} held out of training by the hash of their
@@ -62,7 +57,8 @@ _QUICK = """## A smaller family, made again by anybody
 {target_minutes} of them for the target ({target_steps:,} steps, {target_tokens:,} tokens) and
 {head_minutes} for the heads ({head_steps:,} steps each, {sequences:,} sequences).
 
-| held-out loss of its target, nats a token | |
+{losses}"""
+_LOSSES = """| {title}, nats a token | |
 |---|---|
 | stretches of 512 tokens | {held_out_loss} |
 | positions 512 to 1,023 of 8,192 | {held_out_loss_512_1023} |
@@ -86,7 +82,11 @@ def sources() -> str:
 
 def target_section(target: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
     """How the target was trained, and its loss."""
-    return _TARGET.format(**target, **counts, sources=sources())
+    return _TARGET.format(**target, **counts, losses=_losses("held-out loss", target), sources=sources())
+
+
+def _losses(title: str, target: Mapping[str, Any]) -> str:
+    return _LOSSES.format(title=title, **target)
 
 
 def head_section(heads: Mapping[str, Any], rollouts: Mapping[str, Any]) -> str:
@@ -119,7 +119,7 @@ def quick_section(quick: Mapping[str, Any]) -> str:
     target, heads = quick["target"], quick["heads"]
     text = _QUICK.format(
         **quick["whole"],
-        **{name: value for name, value in target.items() if name.startswith("held_out_loss")},
+        losses=_losses("held-out loss of its target", target),
         target_minutes=target["minutes"],
         target_steps=target["steps"],
         target_tokens=target["tokens"],

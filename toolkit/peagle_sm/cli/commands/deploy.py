@@ -12,7 +12,7 @@ from peagle_sm.cli.confirm import confirmed, need_terminal
 from peagle_sm.cli.lazy import Command
 from peagle_sm.cli.options import global_options
 from peagle_sm.cli.output import emit, note, to_json
-from peagle_sm.cli.spec_file import read_spec, spec_argument
+from peagle_sm.cli.spec_file import given, read_spec, spec_argument
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def deploy(
 
     spec = read_spec(spec_path)
     if not dry_run:
-        need_terminal(state, yes, f"peagle-sm plan{_given(spec_path)}{state.flags}")
+        need_terminal(state, yes, f"peagle-sm plan{given(spec_path)}{state.flags}")
     session = open_session(state, spec.placement.region)
     if dry_run:
         made = plan_for(spec, session, account_from_spec=True)
@@ -95,13 +95,6 @@ def deploy(
         data=lambda: status_data(state, status),
         names=[endpoint.name],
     )
-
-
-def _given(spec_path: Path) -> str:
-    """The spec as words of a suggested command, with a leading blank; nothing for the usual one."""
-    from shlex import quote
-
-    return "" if str(spec_path) == "peagle.yaml" else f" {quote(str(spec_path))}"
 
 
 def look_first(state: State, session: Session, made: Plan, skip: tuple[str, ...]) -> None:

@@ -12,7 +12,7 @@ from peagle_sm.cli.confirm import confirmed, need_terminal
 from peagle_sm.cli.lazy import Command
 from peagle_sm.cli.options import global_options
 from peagle_sm.cli.output import emit, note, to_json
-from peagle_sm.cli.spec_file import read_spec, spec_argument
+from peagle_sm.cli.spec_file import given, read_spec, spec_argument
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def update(
     from peagle_sm.service import update as bring_about
 
     spec = read_spec(spec_path)
-    need_terminal(state, yes or dry_run, f"peagle-sm update {spec_path} --dry-run{state.flags}")
+    need_terminal(state, yes or dry_run, f"peagle-sm update{given(spec_path)} --dry-run{state.flags}")
     session = open_session(state, spec.placement.region)
     with termination_is_ctrl_c(), follower(state) as follow:
 

@@ -17,13 +17,13 @@ from peagle_sm.cli.state import State
 from peagle_sm.measure.needs import need_packages
 from peagle_sm.measure.verify.names import CHECKS
 
-_EVERY_S = 10.0
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from peagle_sm.measure.records import CheckRecord, Record
     from peagle_sm.measure.verify.setup import Side
+
+_EVERY_S = 10.0
 
 
 @click.command(cls=Command)

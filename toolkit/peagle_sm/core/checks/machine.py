@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peagle_sm.core.checks.base import Check, Note, preflight_check
+from peagle_sm.core.memory import HOST_OVERHEAD_GB
 from peagle_sm.core.preflight_facts import Machine
 from peagle_sm.core.resolve import Draft
 
@@ -13,8 +14,6 @@ _LOWEST_NODE = 20
 _GB = 10**9
 ENGINE_DISK_GB = 3.0
 """The engine's environment takes 2.5 GB (docs/engine.md), and pip some more while it builds."""
-ENGINE_MEMORY_GB = 1.5
-"""What one engine's processes take; measured, and counted by the memory sum of a plan too."""
 
 
 @preflight_check(
@@ -108,9 +107,9 @@ def local_disk(fact: Machine, _: Draft | None) -> Iterator[Note]:
 def local_memory(fact: Machine, _: Draft | None) -> Iterator[Note]:
     """Too little free memory for one local engine."""
     free = fact.memory_free_bytes
-    if free is not None and free < ENGINE_MEMORY_GB * _GB:
+    if free is not None and free < HOST_OVERHEAD_GB * _GB:
         yield Note(
-            "warning", f"{free / _GB:.1f} GB of memory are free; a local engine: {ENGINE_MEMORY_GB} GB"
+            "warning", f"{free / _GB:.1f} GB of memory are free; a local engine: {HOST_OVERHEAD_GB} GB"
         )
 
 
