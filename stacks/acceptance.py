@@ -18,6 +18,7 @@ from aws_cdk import CfnResource
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from peagle_sm.core.parallel_drafting import DRAFTS_NEEDED, is_ineffective
 from stacks.watched import Watched
 
 ACCEPTED = "AcceptedTokens"
@@ -25,11 +26,6 @@ DRAFTED = "DraftedTokens"
 INEFFECTIVE = "LinesWithIneffectiveParallelDrafting"
 # Not read from vLLM's lines: the gate in container/ judges over whole windows and embeds the figure itself.
 DRAFTING_FAULT = "DraftingFault"
-
-DRAFTS_NEEDED = 200
-"""Drafts in one line, from which its survival rates say something."""
-_FIRST_SURVIVES = 0.5
-_SECOND_DOES_NOT = 0.15
 
 
 @dataclass(frozen=True)
@@ -40,6 +36,8 @@ class Filter:
     pattern: str
     metric: str
     value: str
+    default: float | None = None
+    """The value for a minute in which no line of the log matched."""
 
 
 def filters(endpoint: Watched) -> tuple[Filter, ...]:
@@ -49,7 +47,8 @@ def filters(endpoint: Watched) -> tuple[Filter, ...]:
     counts = _pattern(endpoint.tokens)
     made = [
         Filter("AcceptedTokens", counts, ACCEPTED, "$accepted"),
-        Filter("DraftedTokens", counts, DRAFTED, "$drafted"),
+        # The alarm `no-drafts` needs a series that exists before the first draft.
+        Filter("DraftedTokens", counts, DRAFTED, "$drafted", default=0),
     ]
     if can_be_ineffective(endpoint):
         made += [
@@ -67,11 +66,16 @@ def can_be_ineffective(endpoint: Watched) -> bool:
 def ineffective_patterns(tokens: int) -> Iterator[tuple[int, str]]:
     """Yield a pattern for each tenth of the first survival rate s1: 5 for 0.5 to 0.599, up to 10 for 1.
 
-    Together they are the rule s1 >= 0.5 and s2 / s1 < 0.15 over at least 200 drafts, with s1 taken at the
-    lower end of its tenth: a filter compares texts, not quotients, and the rates end in a comma.
+    Together they are the rule of `peagle_sm.core.parallel_drafting` at its fewest drafts, 200, with s1 at the
+    lower end of its tenth: a filter compares texts, not quotients or bounds, and the rates end in a comma. A
+    line of more drafts must be as clear, so the filters never find what the rule does not.
     """
-    for tenth in range(round(_FIRST_SURVIVES * 10), 11):
-        limit = round(tenth * 100 * _SECOND_DOES_NOT)  # thousandths of s2
+    for tenth in range(1, 11):
+        first = tenth * DRAFTS_NEEDED // 10
+        most = sum(is_ineffective(DRAFTS_NEEDED, first, second) for second in range(first + 1))
+        if not most:
+            continue
+        limit = (most - 1) * 1000 // DRAFTS_NEEDED + 1  # thousandths of s2
         yield (
             tenth,
             _pattern(
@@ -84,7 +88,7 @@ def ineffective_patterns(tokens: int) -> Iterator[tuple[int, str]]:
 
 
 def _texts_below(thousandths: int) -> Iterator[tuple[bool, str]]:
-    """Yield the beginnings of all rates below a limit, shortest first; a limit is at most 0.150."""
+    """Yield the beginnings of all rates below a limit, shortest first; a limit is below 0.150."""
     tenths, rest = divmod(thousandths, 100)
     hundredths, units = divmod(rest, 10)
     texts = [f"0.{digit}*" for digit in range(tenths)]
@@ -134,6 +138,7 @@ def add_filters(scope: Construct, endpoint: Watched, log_group: logs.CfnLogGroup
                     metric_namespace=endpoint.acceptance_namespace,
                     metric_name=entry.metric,
                     metric_value=entry.value,
+                    default_value=entry.default,
                 )
             ],
         )

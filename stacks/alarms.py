@@ -125,9 +125,9 @@ def _drafting(endpoint: Watched) -> Iterator[Watch]:
         yield Watch(
             key="parallel-drafting-ineffective",
             says="Parallel drafting is ineffective: the first draft token survives and the second hardly "
-            "ever does (s1 >= 0.5 and s2/s1 < 0.15 over 200 drafts or more, in three lines of the log "
-            "within 15 minutes). Answers stay right, the speed is lost. `peagle-sm verify` measures the "
-            "head's own profile.",
+            "ever does (s1 0.5 or more and s2/s1 below 0.15, each at 99% confidence for 200 drafts, in three "
+            "lines of the log within 15 minutes). Answers stay right, the speed is lost. `peagle-sm verify` "
+            "measures the head's own profile.",
             queries=(stat("lines", endpoint.acceptance_namespace, INEFFECTIVE, space, "Sum", 900),),
             expression="lines",
             compare="GreaterThanOrEqualToThreshold",
@@ -140,9 +140,9 @@ def _drafting(endpoint: Watched) -> Iterator[Watch]:
         yield Watch(
             key="drafting-fault",
             says="The gate in the container found the drafting off (1,000 tokens and no draft) or parallel "
-            "drafting ineffective (s1 >= 0.5 and s2/s1 < 0.15 over 200 drafts) in two of three periods of "
-            "5 minutes. Answers stay right, the speed is lost. The log line with DraftingFault 1 has the "
-            "reason.",
+            "drafting ineffective (s1 at least 0.4 and s2/s1 below 0.15, each at 99% confidence over 200 "
+            "drafts or more) in two of three periods of 5 minutes. Answers stay right, the speed is lost. "
+            "The log line with DraftingFault 1 has the reason.",
             queries=(stat("fault", endpoint.acceptance_namespace, DRAFTING_FAULT, space, "Maximum", 300),),
             expression="fault",
             compare="GreaterThanThreshold",

@@ -15,6 +15,11 @@ from peagle_sm.core.payloads import bodies
 from peagle_sm.core.records import Plan
 from stacks.planning import EXECUTION_ROLE
 from stacks.properties import lacking, properties
+from stacks.watched import instance_types
+
+#: Seconds that CloudFormation waits for a provider; its default is an hour. Two attempts of the function fit:
+#: Lambda tries an event again a minute after the function died.
+SERVICE_TIMEOUT_S = 300
 
 
 def stack_tags(plan: Plan) -> dict[str, str]:
@@ -58,6 +63,9 @@ def add_endpoint(
 ) -> sagemaker.CfnEndpoint:
     """Add the endpoint, to be created after all of ``first``, the end of its life among them."""
     fields = _fields(sagemaker.CfnEndpoint, bodies(plan).endpoint)
+    if plan.spec.autoscaling is not None or plan.names.component is not None:
+        # Without it each update resets the instance count to the config's, under whatever load there is.
+        fields["retain_all_variant_properties"] = True
     endpoint = sagemaker.CfnEndpoint(scope, "Endpoint", **fields)
     endpoint.cfn_options.condition = is_on
     for resource in first:
@@ -94,17 +102,24 @@ def add_lifetime(scope: Construct, plan: Plan, is_on: CfnCondition) -> CfnResour
             "Nonce": plan.spec_hash,
             # Components block the deletion of their endpoint, so each gets a schedule of its own.
             **({"InferenceComponentNames": [plan.names.component]} if plan.names.component else {}),
+            # SageMaker refuses another instance type while a policy is active; the provider does so first.
+            **(_scaling(plan) if plan.spec.autoscaling and not plan.names.component else {}),
         },
     )
     lifetime.cfn_options.condition = is_on
     return lifetime
 
 
+def _scaling(plan: Plan) -> dict[str, Any]:
+    return {"ScalingInstanceTypes": instance_types(plan), "EndpointConfigName": plan.names.config}
+
+
 def _custom(
     scope: Construct, name: str, type_name: str, provider: str, values: Mapping[str, Any]
 ) -> CfnResource:
     token = Fn.import_value(provider)
-    return CfnResource(scope, name, type=type_name, properties={"ServiceToken": token, **values})
+    asked = {"ServiceToken": token, "ServiceTimeout": SERVICE_TIMEOUT_S, **values}
+    return CfnResource(scope, name, type=type_name, properties=asked)
 
 
 def _fields(l1: type, payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def watched(plan: Plan) -> Watched:
         tokens=speculative.get("num_speculative_tokens"),
         parallel=bool(speculative.get("parallel_drafting")),
         gated=GATE_NAMESPACE in sent.model["PrimaryContainer"]["Environment"],
-        gpus=max(_gpus(name) for name in _types(variant)),
+        gpus=max(_gpus(name) for name in instance_types(plan)),
         publish_s=sent.config["MetricsConfig"]["MetricPublishFrequencyInSeconds"],
         usd_per_instance_hour=None if plan.usd_per_hour is None else plan.usd_per_hour / count,
         usd_per_hour=plan.usd_per_hour,
@@ -93,7 +93,9 @@ def _speculative(model: Mapping[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _types(variant: Mapping[str, Any]) -> list[str]:
+def instance_types(plan: Plan) -> list[str]:
+    """Return the instance types of the endpoint, first choice first."""
+    variant = bodies(plan).config["ProductionVariants"][0]
     pools = variant.get("InstancePools")
     return [pool["InstanceType"] for pool in pools] if pools else [variant["InstanceType"]]
 

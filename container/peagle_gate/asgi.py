@@ -18,8 +18,8 @@ from peagle_gate import emf
 from peagle_gate.acceptance import Counts
 from peagle_gate.canary import CanaryError, scrape, verdict
 from peagle_gate.inside import App, Message, Receive, Send, ask
-from peagle_gate.limits import Refusal, refuse, too_large
-from peagle_gate.settings import Limits, read_settings, speculation
+from peagle_gate.limits import Refusal, judge, too_large
+from peagle_gate.settings import read_settings, speculation
 
 #: What SageMaker sends and the metrics it scrapes; everything else of vLLM's server stays closed.
 OPEN = frozenset(
@@ -160,7 +160,7 @@ class Gate:
         if body is None:
             return  # the client went away
         if refusal is None:
-            refusal = _judge(body, self._settings.limits)
+            refusal = judge(body, self._settings.limits)
         if refusal is not None:
             await _answer(send, refusal.status, refusal.message, refusal.param)
             return
@@ -188,14 +188,6 @@ class Gate:
         """Refuse a web socket: SageMaker's two-way streams are not what this container is for."""
         await receive()
         await send({"type": "websocket.close", "code": 1008, "reason": "not served by this container"})
-
-
-def _judge(body: bytes, limits: Limits) -> Refusal | None:
-    try:
-        request = json.loads(body)
-    except (ValueError, RecursionError):
-        return Refusal(400, "", "the body is not JSON")
-    return refuse(request, limits)
 
 
 async def _answer(send: Send, status: int, message: str, param: str = "") -> None:

@@ -20,8 +20,8 @@ FAULT = "DraftingFault"
 def line(counts: Counts, window: Counts, *, parallel: bool, namespace: str, unix_ms: int) -> tuple[str, bool]:
     """Return the line that tells of ``counts``, and whether it judges ``window``.
 
-    ``counts`` is what came since the last line, ``window`` what came since the last judgement: little traffic
-    is added up until it says something. The namespace carries the endpoint's name, so no figure needs a
+    ``counts`` is what came since the last line, ``window`` what came since the last judgement: windows
+    are added up until they can be judged. The namespace carries the endpoint's name, so no figure needs a
     dimension.
     """
     values: dict[str, Any] = {DRAFTS: counts.drafts, GENERATED: counts.generated}
@@ -30,7 +30,7 @@ def line(counts: Counts, window: Counts, *, parallel: bool, namespace: str, unix
         for position, rate in enumerate(counts.survival, 1):
             values[f"Survival{position}"] = round(rate, 4)
     found: dict[str, Any] = {}
-    judges = enough(window)
+    judges = enough(window, parallel=parallel)
     if judges:
         reason = fault(window, parallel=parallel)
         values[FAULT] = 1 if reason else 0

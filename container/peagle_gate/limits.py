@@ -7,7 +7,7 @@ sources are in docs/container.md. What vLLM checks itself is left to it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +21,16 @@ NEVER = {
     "prompt_embeds": "tensors from outside have crashed the engine",
     "use_beam_search": "a beam holds many sequences in one request",
     "kv_transfer_params": "the inner protocol of a split engine",
+    "ec_transfer_params": "the inner protocol of a split engine",
     "mm_processor_kwargs": "it reconfigures the media processor for everybody",
     "media_io_kwargs": "it reconfigures the media loader",
 }
 _FORMATS = ("response_format", "structured_outputs", "tools", "guided_json", "guided_regex", "guided_grammar")
-_MEDIA = ("image", "audio", "video", "file")
+_MEDIA = ("image", "audio", "video", "file", "prompt_embeds")
+_TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal", "thinking", "tool_reference"})
+_INTEGERS = ("n", "best_of", "max_tokens", "max_completion_tokens", "min_tokens")
+_LOGPROBS = ("logprobs", "top_logprobs", "prompt_logprobs")
+_SHOWN = 40  # characters of a refused value in its message
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,18 @@ class Refusal:
     status: int
     param: str
     message: str
+
+
+def judge(body: bytes, limits: Limits) -> Refusal | None:
+    """Return the first reason to refuse a request's body, None when there is none.
+
+    The body is parsed as vLLM's server parses it, so both read the same of two equal keys.
+    """
+    try:
+        request = json.loads(body)
+    except (ValueError, RecursionError):
+        return Refusal(400, "", "the body is not JSON")
+    return refuse(request, limits)
 
 
 def refuse(request: Any, limits: Limits) -> Refusal | None:
@@ -58,13 +75,30 @@ Found = Iterator[tuple[str, str]]
 
 
 def _never(request: Request, limits: Limits) -> Found:
+    further = request.get("vllm_xargs")  # vLLM puts these beside the fields of the same name
+    places = [request, further] if isinstance(further, Mapping) else [request]
     for name, why in NEVER.items():
-        if request.get(name):
+        if any(place.get(name) for place in places):
             yield name, f"{name} is not taken: {why}"
 
 
+def _integers(request: Request, limits: Limits) -> Found:
+    """Refuse every number that is not a JSON integer.
+
+    vLLM also reads "99999.0", 99999.0, "99_999" and digits of other scripts as 99999. To copy all of these
+    rules here would be fragile.
+    """
+    for name in (*_INTEGERS, *_LOGPROBS):
+        value = request.get(name)
+        if value is None or type(value) is int or (name == "logprobs" and isinstance(value, bool)):
+            continue
+        shown = json.dumps(value)
+        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+        yield name, f"{name} is {shown}; send an integer, without quotes and without a decimal point"
+
+
 def _sequences(request: Request, limits: Limits) -> Found:
-    n = max(_number(request.get("n"), 1), _number(request.get("best_of"), 1), 1)
+    n = max(request.get("n") or 1, request.get("best_of") or 1, 1)
     wanted = n * _prompts(request.get("prompt"))
     if wanted > limits.max_sequences:
         yield (
@@ -74,25 +108,22 @@ def _sequences(request: Request, limits: Limits) -> Found:
 
 
 def _prompts(prompt: Any) -> int:
-    """A list of texts or of token lists is many prompts; a list of token ids is one."""
-    if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
-        return len(prompt)
-    return 1
+    """Return the number of prompts: one for a list of token ids, else the length of the list."""
+    if not isinstance(prompt, list) or all(type(entry) is int for entry in prompt):
+        return 1
+    return len(prompt)
 
 
 def _tokens(request: Request, limits: Limits) -> Found:
     for name in ("max_tokens", "max_completion_tokens", "min_tokens"):
-        if _number(request.get(name), 0) > limits.max_tokens:
+        if (request.get(name) or 0) > limits.max_tokens:
             yield name, f"{name} is {request[name]}; at most {limits.max_tokens}"
 
 
 def _logprobs(request: Request, limits: Limits) -> Found:
-    for name in ("logprobs", "top_logprobs", "prompt_logprobs"):
-        value = request.get(name)
-        if isinstance(value, bool):
-            continue
-        number = _number(value, 0)
-        if number < 0 or number > limits.max_logprobs:
+    for name in _LOGPROBS:
+        value = request.get(name) or 0
+        if value is not True and not 0 <= value <= limits.max_logprobs:
             yield (
                 name,
                 f"{name} is {value}; from 0 to {limits.max_logprobs} (-1 would be the whole vocabulary)",
@@ -139,8 +170,9 @@ def _template(request: Request, limits: Limits) -> Found:
 def _media(request: Request, limits: Limits) -> Found:
     found = 0
     for part in _parts(request.get("messages")):
-        kind = str(part.get("type", ""))
-        if not any(word in kind or any(word in key for key in part) for word in _MEDIA):
+        kind = part.get("type", "text")
+        is_text = isinstance(kind, str) and kind in _TEXT_PARTS
+        if is_text and not any(word in key for key in part for word in _MEDIA):
             continue
         found += 1
         if found > limits.max_media:
@@ -167,32 +199,30 @@ def _addresses(part: Mapping[str, Any]) -> Iterator[str]:
             yield address
 
 
-def _number(value: Any, default: int) -> int:
-    """A number as vLLM would read it: pydantic takes 3.0 and "3" for 3 too."""
-    if isinstance(value, bool) or value is None:
-        return default
-    try:
-        return int(value) if isinstance(value, int | float) else int(str(value).strip())
-    except (ValueError, OverflowError):
-        return default  # vLLM says what is wrong with it
-
-
 def _deeper_than(value: Any, depth: int) -> bool:
     level = [value]
     while level and depth >= 0:
-        level = [
-            item
-            for node in level
-            for item in (
-                node.values() if isinstance(node, Mapping) else node if isinstance(node, list) else ()
-            )
-        ]
+        try:
+            level = [inner for node in level for inner in _inner(node)]
+        except RecursionError:  # JSON in a string, deeper than Python parses
+            return True
         depth -= 1
     return bool(level)
 
 
+def _inner(node: Any) -> Iterable[Any]:
+    """Return what a node holds; vLLM also takes a JSON schema in a string."""
+    if isinstance(node, str) and node.lstrip()[:1] in ("{", "["):
+        try:
+            node = json.loads(node)
+        except ValueError:
+            return ()
+    return node.values() if isinstance(node, Mapping) else node if isinstance(node, list) else ()
+
+
 _RULES: tuple[Callable[[Request, Limits], Found], ...] = (
     _never,
+    _integers,
     _sequences,
     _tokens,
     _logprobs,

@@ -8,7 +8,7 @@
 # code, roughly; their figures say nothing of a large model on a GPU. On AWS **one line differs**, and it says so.
 #
 # ```
-# pip install "peagle-sm[local,measure]" jupyterlab
+# pip install ".[local,measure]" jupyterlab
 # peagle-sm local up --detach
 # ```
 

@@ -35,11 +35,14 @@ def _images() -> list[Statement]:
 
 
 def _telemetry() -> list[Statement]:
+    """Write logs and metrics. Stack or `peagle-sm deploy` create the log groups: a role that may do so would
+    bring a deleted group back with a late line, and the next stack of that name would fail.
+    """
     groups = ("/aws/sagemaker/Endpoints/*", "/aws/sagemaker/InferenceComponents/*")
     return [
         allow(
             "WriteLogs",
-            ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
+            ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
             [arn("logs", f"log-group:{group}") for group in groups],
         ),
         allow(
@@ -56,12 +59,21 @@ def _telemetry() -> list[Statement]:
 
 
 def _updates() -> Statement:
-    """SageMaker looks at the alarms that roll an update back by this role (guide: auto-rollback)."""
-    return allow("WatchUpdates", ["cloudwatch:DescribeAlarms"], [arn("cloudwatch", "alarm:peagle-*")])
+    """SageMaker reads the alarms that roll an update back by this role (guide: auto-rollback).
+
+    Some are the user's own (`peagle-sm update --alarm`), by any name.
+    """
+    return allow("WatchUpdates", ["cloudwatch:DescribeAlarms"], [arn("cloudwatch", "alarm:*")])
 
 
 def _jumpstart() -> Statement:
-    buckets = ("jumpstart-cache-prod-${AWS::Region}", "jumpstart-private-cache-prod-${AWS::Region}")
+    """The region's buckets by the names that the toolkit resolves heads and targets to."""
+    buckets = (
+        "jumpstart-cache-prod-${AWS::Region}",
+        "jumpstart-private-cache-prod-${AWS::Region}",
+        # draft heads of other providers; 17 regions have it
+        "sagemaker-sd-models-prod-${AWS::Region}",
+    )
     whole = [sub(f"arn:${{AWS::Partition}}:s3:::{bucket}") for bucket in buckets]
     inside = [sub(f"arn:${{AWS::Partition}}:s3:::{bucket}/*") for bucket in buckets]
     return allow("ReadJumpStart", ["s3:GetObject", "s3:ListBucket"], [*whole, *inside])
@@ -78,7 +90,7 @@ def _buckets() -> list[Any]:
 
 
 def _keys() -> list[Any]:
-    read = allow("ReadEncryptedModels", ["kms:Decrypt", "kms:DescribeKey"], [])
+    read = allow("ReadEncryptedModels", ["kms:Decrypt"], [])
     return [only_if(HAS_ENDPOINT_KEYS, {**read, "Resource": {"Ref": "EndpointKeyArns"}})]
 
 

@@ -101,8 +101,8 @@ class GuardStack(Stack):
             target=scheduler.CfnSchedule.TargetProperty(
                 arn=sweeper.attr_arn,
                 role_arn=may.attr_arn,
-                # "Now" is the schedule's time, so that a late sweep does not take itself for a timely one.
-                input='{"time":"<aws.scheduler.scheduled-time>"}',
+                # No time: a late sweep judges by the present, which it takes from AWS's answers.
+                input="{}",
                 retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
                     maximum_retry_attempts=2, maximum_event_age_in_seconds=60 * names.SWEEP_MINUTES
                 ),

@@ -133,15 +133,26 @@ def _delete_ours() -> list[Statement]:
     ]
 
 
-def _grant_volume_key() -> dict[str, Any]:
-    """Whoever creates an endpoint with an encrypted volume lets SageMaker use the key, and nobody else."""
-    statement = allow(
-        "GrantVolumeKey",
-        ["kms:CreateGrant", "kms:DescribeKey"],
-        [],
-        {"Bool": {"kms:GrantIsForAWSResource": "true"}},
+def _use_volume_key() -> list[dict[str, Any]]:
+    """Let SageMaker use the key of an encrypted volume, which CreateEndpoint asks for in the caller's name.
+
+    Each action has its own condition: DescribeKey carries no `kms:GrantIsForAWSResource`.
+    """
+    grant = allow("GrantVolumeKey", ["kms:CreateGrant"], [], {"Bool": {"kms:GrantIsForAWSResource": "true"}})
+    by_sagemaker = sub("sagemaker.${AWS::Region}.${AWS::URLSuffix}")
+    see = allow("SeeVolumeKey", ["kms:DescribeKey"], [], {"StringEquals": {"kms:ViaService": by_sagemaker}})
+    keys = {"Resource": {"Ref": "EndpointKeyArns"}}
+    return [only_if(HAS_ENDPOINT_KEYS, {**statement, **keys}) for statement in (grant, see)]
+
+
+def _forget_scaling() -> Statement:
+    """The right to deregister: AWS deregisters a deleted endpoint's variants by the rights of the caller."""
+    return allow(
+        "ForgetScaling",
+        ["application-autoscaling:DeregisterScalableTarget"],
+        [arn("application-autoscaling", "scalable-target/*")],
+        {"StringEquals": {"application-autoscaling:service-namespace": "sagemaker"}},
     )
-    return only_if(HAS_ENDPOINT_KEYS, {**statement, "Resource": {"Ref": "EndpointKeyArns"}})
 
 
 # --- one role after the other -------------------------------------------------------------------------
@@ -192,13 +203,9 @@ def switch() -> list[Statement]:
             [_ENDPOINTS, _COMPONENTS],
         ),
         *_delete_ours(),
-        allow(
-            "ForgetScaling",
-            ["application-autoscaling:DeregisterScalableTarget"],
-            [arn("application-autoscaling", "scalable-target/*")],
-            {"StringEquals": {"application-autoscaling:service-namespace": "sagemaker"}},
-        ),
+        _forget_scaling(),
         allow("EndLifetimes", ["scheduler:GetSchedule", "scheduler:DeleteSchedule"], _SCHEDULES),
+        _use_register("GetItem", "UpdateItem"),
     ]
 
 
@@ -231,12 +238,13 @@ def lifetime_provider() -> list[Statement]:
             _SCHEDULES,
         ),
         pass_role("PassSchedulerRole", _SCHEDULER_ROLE, "scheduler"),
+        allow("SeeEndpoint", ["sagemaker:DescribeEndpoint"], [_ENDPOINTS]),
         allow("WakeEndpoint", ["sagemaker:CreateEndpoint"], [_ENDPOINTS], {"StringEquals": _MADE_OURS}),
         allow("WakeFromOurConfig", ["sagemaker:CreateEndpoint"], [_CONFIGS], {"StringEquals": _OURS}),
         allow(
             "TagNewEndpoint", ["sagemaker:AddTags"], [_ENDPOINTS], {"StringEquals": {**tagging, **_MADE_OURS}}
         ),
-        _grant_volume_key(),
+        *_use_volume_key(),
         _use_register("GetItem", "UpdateItem"),
     ]
 
@@ -245,6 +253,7 @@ def schedule_role() -> list[Statement]:
     """The dead-man's switch: it works when every function of ours fails."""
     return [
         *_delete_ours(),
+        _forget_scaling(),
         allow("AskSwitch", ["lambda:InvokeFunction"], [function_arn(names.SWITCH)]),
         allow("LeaveDeadLetters", ["sqs:SendMessage"], [_DEAD_LETTERS]),
         _own_key(),

@@ -30,6 +30,7 @@ _SCHEDULES = tuple(
     for end in ("*-lifetime", "*-hard", "*-hard-*")
 )
 _SCALING = "arn:<AWS::Partition>:application-autoscaling:<AWS::Region>:<AWS::AccountId>:scalable-target/*"
+_SCALING_IDS = "AWS gives scalable targets ids of its own; the condition allows those of SageMaker only."
 
 _DELETED = {
     f"{_SAGEMAKER}endpoint/*": _ANY_NAME + _ONLY_TAGGED,
@@ -54,7 +55,7 @@ WILDCARDS: dict[str, dict[str, str]] = {
         _STACKS: "Stacks are named Peagle-<endpoint>; after it stands the id that CloudFormation adds. "
         "Only the switch may update them, without another role or template address.",
         **dict.fromkeys(_SCHEDULES, _OUR_SCHEDULES + "It removes those of an endpoint that is gone."),
-        _SCALING: "AWS gives scalable targets ids of its own; the condition allows those of SageMaker only.",
+        _SCALING: _SCALING_IDS,
     },
     "ModelProviderRole": {
         f"{_LOGS}/aws/lambda/peagle-guard-model:*": _OWN_LOG,
@@ -68,15 +69,16 @@ WILDCARDS: dict[str, dict[str, str]] = {
         f"{_LOGS}/aws/lambda/peagle-guard-lifetime:*": _OWN_LOG,
         **dict.fromkeys(_SCHEDULES, _OUR_SCHEDULES + "It arms and removes them."),
     },
-    "SchedulerRole": _DELETED,
+    "SchedulerRole": {**_DELETED, _SCALING: _SCALING_IDS},
     "ExecutionRole": {
         "*": "AWS knows no resource for these calls: ecr:GetAuthorizationToken, ec2:Describe*, and "
         "cloudwatch:PutMetricData, which a condition limits to SageMaker's namespaces.",
-        "arn:<AWS::Partition>:cloudwatch:<AWS::Region>:<AWS::AccountId>:alarm:peagle-*": "An update's alarm "
-        "carries the endpoint's name; it is only looked at.",
+        "arn:<AWS::Partition>:cloudwatch:<AWS::Region>:<AWS::AccountId>:alarm:*": "Alarms that undo an "
+        "update, also the user's own, by any name. It reads their state.",
         f"{_LOGS}/aws/sagemaker/Endpoints/*": "SageMaker names the log group after the endpoint.",
         f"{_LOGS}/aws/sagemaker/InferenceComponents/*": "SageMaker names the log group after the component.",
         "arn:<AWS::Partition>:s3:::jumpstart-cache-prod-<AWS::Region>/*": "Public models of AWS, read only.",
+        "arn:<AWS::Partition>:s3:::sagemaker-sd-models-prod-<AWS::Region>/*": "AWS's draft heads, read only.",
         "arn:<AWS::Partition>:s3:::jumpstart-private-cache-prod-<AWS::Region>/*": "Gated models of AWS, read "
         "only; AWS checks the accepted EULA at CreateModel.",
         f"{_EC2}network-interface/*": _NETWORK,

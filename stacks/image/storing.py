@@ -12,8 +12,14 @@ from aws_cdk import aws_s3 as s3
 
 from stacks.image.building import LOG_GROUP, arn
 
-KEPT_IMAGES = 5
 _RECORDS_KEPT_DAYS = 365
+# Tags are immutable, so only a push that failed leaves an image without a tag.
+_EXPIRE_UNTAGGED: dict[str, Any] = {
+    "rulePriority": 1,
+    "description": "Images of pushes that failed.",
+    "selection": {"tagStatus": "untagged", "countType": "imageCountMoreThan", "countNumber": 1},
+    "action": {"type": "expire"},
+}
 
 
 def key(stack: Stack) -> kms.CfnKey:
@@ -58,11 +64,11 @@ def key(stack: Stack) -> kms.CfnKey:
 
 
 def repository(stack: Stack, name: str, encrypted_by: kms.CfnKey) -> ecr.CfnRepository:
-    """The repository: a tag names one image for ever, each is scanned as it comes, old ones go."""
-    rules = [
-        _expire(1, "untagged", 1, "Images that lost their tag."),
-        _expire(2, "any", KEPT_IMAGES, f"All but the newest {KEPT_IMAGES}: each is some 10 GB."),
-    ]
+    """The repository: a tag names one image for ever, and each image is scanned when it is pushed.
+
+    Only untagged images expire. ECR does not know which images SageMaker's models name, and a paused endpoint
+    pulls nothing: a rule on count or on the last pull would delete the image that it needs to resume.
+    """
     made = ecr.CfnRepository(
         stack,
         "Repository",
@@ -73,16 +79,11 @@ def repository(stack: Stack, name: str, encrypted_by: kms.CfnKey) -> ecr.CfnRepo
             encryption_type="KMS", kms_key=encrypted_by.attr_arn
         ),
         lifecycle_policy=ecr.CfnRepository.LifecyclePolicyProperty(
-            lifecycle_policy_text=json.dumps({"rules": rules})
+            lifecycle_policy_text=json.dumps({"rules": [_EXPIRE_UNTAGGED]})
         ),
     )
     made.apply_removal_policy(RemovalPolicy.RETAIN)
     return made
-
-
-def _expire(priority: int, status: str, kept: int, why: str) -> dict[str, Any]:
-    counted = {"tagStatus": status, "countType": "imageCountMoreThan", "countNumber": kept}
-    return {"rulePriority": priority, "description": why, "selection": counted, "action": {"type": "expire"}}
 
 
 def records(stack: Stack, encrypted_by: kms.CfnKey) -> s3.CfnBucket:

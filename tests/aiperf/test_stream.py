@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from peagle_sm.aiperf.stream import check_end, payload_parts
+from peagle_sm.aiperf.stream import AnswerCheck, payload_parts
 from peagle_sm.core.errors import StreamError
 from peagle_sm.local import eventstream
 
@@ -49,21 +49,71 @@ async def test_a_damaged_frame() -> None:
         await decoded(bytes(damaged))
 
 
-def event(reason: str | None) -> str:
-    return json.dumps({"choices": [{"delta": {"content": "x"}, "finish_reason": reason}]})
+def event(reason: str | None, index: int = 0) -> str:
+    choice = {"index": index, "delta": {"content": "x"}, "finish_reason": reason}
+    return json.dumps({"choices": [choice]})
 
 
-@pytest.mark.parametrize("messages", [[event(None), "[DONE]"], [event(None), event("stop")]])
+def check(messages: Sequence[str], answers: int = 1) -> None:
+    whole = AnswerCheck(answers)
+    for message in messages:
+        whole.take(message)
+    whole.finish()
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [event(None), "[DONE]"],
+        [event(None), event("stop")],
+        [event("stop"), '{"choices": [], "usage": {"completion_tokens": 1}}', "[DONE]"],
+        ["", event("length"), "[DONE] ", "whatever follows"],
+    ],
+)
 def test_a_stream_ends_by_its_marker_or_by_a_reason(messages: list[str]) -> None:
-    check_end(messages)
+    check(messages)
 
 
-@pytest.mark.parametrize("messages", [[], [event(None)], ["not json"], ['{"choices": 3}']])
+@pytest.mark.parametrize("messages", [[], [event(None)], [event(None), event(None)]])
 def test_a_stream_that_just_stops_was_cut(messages: list[str]) -> None:
     with pytest.raises(StreamError, match="was cut"):
-        check_end(messages)
+        check(messages)
 
 
-def test_an_error_that_the_engine_reports_in_the_stream() -> None:
+@pytest.mark.parametrize("answers", [1, 2])
+@pytest.mark.parametrize("end", [[], ["[DONE]"]])
+def test_one_answers_reason_does_not_finish_the_others(answers: int, end: list[str]) -> None:
+    with pytest.raises(StreamError, match="1 of 2 answers have no finish reason"):
+        check([event(None, 0), event(None, 1), event("stop", 0), *end], answers)
+    check([event(None, 0), event("length", 1), event("stop", 0), *end], answers)
+
+
+def test_an_answer_that_was_asked_for_and_never_began() -> None:
+    with pytest.raises(StreamError, match="1 of 2 answers have no finish reason"):
+        check([event("stop", 0)], 2)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        '{"error": {"message": "out of memory"}}',
+        '{ "error": {"message": "out of memory"}}',
+        '{"object": "error", "message": "out of memory", "code": 500}',
+        '{"detail": "out of memory"}',
+    ],
+)
+def test_an_error_that_the_engine_reports_in_the_stream(error: str) -> None:
     with pytest.raises(StreamError, match="out of memory"):
-        check_end([event(None), '{"error": {"message": "out of memory"}}', "[DONE]"])
+        check([event(None), error, "[DONE]"])
+
+
+@pytest.mark.parametrize("reason", ["abort", "error"])
+def test_an_answer_that_the_engine_gave_up_is_not_whole(reason: str) -> None:
+    with pytest.raises(StreamError, match=f"gave the answer up: finish_reason '{reason}'"):
+        check([event(None), event(reason), "[DONE]"])
+
+
+@pytest.mark.parametrize("message", ["not json", '{"choices": 3}', '{"id": 1}', "[1]", '{"choices": [1]}'])
+def test_what_is_no_event_of_an_answer_is_an_error(message: str) -> None:
+    with pytest.raises(StreamError, match="no completion's"):
+        check([event("stop"), message, "[DONE]"])

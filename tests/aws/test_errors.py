@@ -59,6 +59,48 @@ def test_mapping(error: Exception, kind: type[PeagleError], words: str) -> None:
     assert words in (mapped.next_step or "")
 
 
+_ARN = "arn:aws:sagemaker:us-east-1:123456789012"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f'Could not find endpoint "{_ARN}:endpoint/demo".',
+        f'Could not find endpoint configuration "{_ARN}:endpoint-config/demo".',
+        f'Could not find model "{_ARN}:model/demo".',
+        f'Could not find inference component "{_ARN}:inference-component/demo".',
+        f'Could not find resource "{_ARN}:model/demo".',
+        f"{_ARN}:endpoint/demo does not exist",
+        "Endpoint demo of account 123456789012 not found.",
+        "Inference Component demo of account 123456789012 not found.",
+        "Stack with id Peagle-demo does not exist",
+        "Stack [Peagle-demo] does not exist",
+        "Stack:arn:aws:cloudformation:us-east-1:1:stack/demo/1 does not exist",
+        "Resource Endpoint does not exist for stack Peagle-demo",
+    ],
+)
+def test_a_validation_error_about_the_resource_of_the_call_means_that_it_does_not_exist(words: str) -> None:
+    assert type(_mapped(_client_error("ValidationException", words))) is NotFound
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Could not find model data at s3://bucket/model.tar.gz.",
+        "Could not find variant 'B'; the endpoint has: A.",
+        "Requested image 1.dkr.ecr.us-east-1.amazonaws.com/vllm:9 not found.",
+        'The role "arn:aws:iam::123456789012:role/gone" does not exist.',
+        "Variant B not found for Request",
+        "Template format error: Unresolved resource dependencies [X]: it does not exist",
+    ],
+)
+def test_a_validation_error_about_a_parameter_is_not_about_a_missing_resource(words: str) -> None:
+    fault = _mapped(_client_error("ValidationException", words))
+    assert type(fault) is ServiceFault
+    assert words in str(fault)
+    assert "peagle-sm list" not in (fault.next_step or "")
+
+
 def test_a_fault_keeps_operation_code_and_request_id() -> None:
     fault = _mapped(_client_error("ThrottlingException"))
     assert isinstance(fault, ServiceFault)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from botocore.exceptions import ClientError
@@ -33,6 +33,9 @@ class Runtime:
         if self.described is None:
             raise _error("ValidationException", f'Could not find endpoint "{EndpointName}".')
         return {"EndpointArn": "arn", "EndpointConfigName": "c", **self.described}
+
+    def get_paginator(self, operation: str) -> NoReturn:
+        raise _error("AccessDeniedException", f"not authorized to perform: {operation}")
 
     def invoke_endpoint(self, **params: Any) -> dict[str, Any]:
         self.sent.append(params)
@@ -85,14 +88,41 @@ def test_exactly_one_of_three(given: dict[str, Any], found: str) -> None:
         _body(**given)
 
 
-def test_several_answers_cannot_be_streamed() -> None:
-    with pytest.raises(SpecError, match="n: found 2 for a stream; allowed: 1"):
-        _body(prompt="a", n=2, streamed=True)
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"prompt": "a", "n": 2}, "1 prompt and n=2"),
+        ({"body": {"prompt": ["a", "b"]}}, "2 prompts and n=1"),
+        ({"body": {"prompt": [[1, 2], [3]], "n": 2}}, "2 prompts and n=2"),
+    ],
+)
+def test_several_answers_cannot_be_streamed(given: dict[str, Any], found: str) -> None:
+    with pytest.raises(SpecError, match=f"one answer: found {found}; allowed: one prompt and n=1") as caught:
+        _body(**given, streamed=True)
+    assert "--no-stream" in (caught.value.next_step or "")
+    assert _body(**given)["stream"] is False
+
+
+@pytest.mark.parametrize("prompt", ["a", ["a"], [1, 2, 3], [[1, 2]], []])
+def test_one_prompt_can_be_streamed(prompt: Any) -> None:
+    assert _body(body={"prompt": prompt, "n": 1}, streamed=True)["prompt"] == prompt
+
+
+@pytest.mark.parametrize("n", ["2", "1", 2.0, True, 0, -1, [1]])
+def test_n_must_be_a_whole_number_in_a_stream(n: Any) -> None:
+    """The engine reads "2", 2.0 and true as numbers."""
+    with pytest.raises(SpecError, match=r"n: found .*; allowed: a whole number of at least 1"):
+        _body(prompt="a", n=n, streamed=True)
 
 
 def test_what_json_cannot_say() -> None:
     with pytest.raises(SpecError, match="cannot be written as JSON"):
         _body(prompt="a", stop={1, 2})
+
+
+def test_half_a_character_cannot_be_sent() -> None:
+    with pytest.raises(SpecError, match=r"found half a character, U\+D83D .*not UTF-8"):
+        _body(prompt="a\ud83d")
 
 
 def test_the_limit_is_checked_before_anything_is_sent() -> None:
@@ -122,6 +152,32 @@ def test_an_answer_that_is_no_completion() -> None:
     assert caught.value.request_id == "req-9"
 
 
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"object": "error", "message": "out of memory", "code": 500}, "out of memory"),
+        ({"error": {"message": "out of memory"}}, "out of memory"),
+        ({"detail": "out of memory"}, "out of memory"),
+        ({"choices": [{"text": "a", "finish_reason": "abort"}]}, "abort"),
+    ],
+)
+def test_an_answer_that_is_an_error(answer: dict[str, Any], words: str) -> None:
+    with pytest.raises(ServiceFault, match=f"the engine gave no whole answer: {words}") as caught:
+        runtime.invoke(Session.from_boto3(Runtime(answer)), "demo", b"{}")
+    assert caught.value.request_id == "req-9"
+    assert "peagle-sm logs demo" in (caught.value.next_step or "")
+
+
+def test_an_answer_that_is_nested_too_deeply() -> None:
+    client = Runtime({})
+    client.invoke_endpoint = lambda **_: {  # type: ignore[method-assign]
+        "Body": io.BytesIO(b"[" * 100_000),
+        "ResponseMetadata": {},
+    }
+    with pytest.raises(ServiceFault, match="not an OpenAI completion"):
+        runtime.invoke(Session.from_boto3(client), "demo", b"{}")
+
+
 def test_an_endpoint_that_does_not_exist() -> None:
     error = _error("ValidationError", "Endpoint demo of account 123456789012 not found.")
     with pytest.raises(NotFound, match="endpoint 'demo': there is none of that name in us-east-1") as caught:
@@ -132,18 +188,31 @@ def test_an_endpoint_that_does_not_exist() -> None:
     )
 
 
+REASON = "The container failed its health check.\nINFO engine\nERROR no GPU"
+
+
 @pytest.mark.parametrize(
-    ("described", "said"),
+    ("described", "block", "step"),
     [
-        ({"EndpointStatus": "Creating"}, "its status is Creating; it answers when InService"),
-        ({"EndpointStatus": "Failed", "FailureReason": "no GPU"}, r"its status is Failed \(no GPU\)"),
+        ({"EndpointStatus": "Creating"}, "", "Wait until it is in service: `peagle-sm wait demo"),
+        ({"EndpointStatus": "Deleting"}, "", "Wait until it is gone: `peagle-sm wait demo --deleted"),
+        ({"EndpointStatus": "InService"}, "", "Send the request again"),
+        (
+            {"EndpointStatus": "Failed", "FailureReason": REASON},
+            "\nThe failure reason:\n  The container failed its health check.\n  INFO engine\n  ERROR no GPU",
+            "It does not come into service by itself. Read its log with `peagle-sm logs demo",
+        ),
     ],
 )
-def test_an_endpoint_that_is_not_in_service(described: dict[str, Any], said: str) -> None:
+def test_an_endpoint_that_is_not_in_service(described: dict[str, Any], block: str, step: str) -> None:
     error = _error("ValidationError", "Endpoint demo of account 123456789012 not found.")
-    with pytest.raises(ServiceFault, match=f"endpoint 'demo' exists.*{said}") as caught:
+    with pytest.raises(ServiceFault, match="endpoint 'demo' exists") as caught:
         runtime.invoke(Session.from_boto3(Runtime(error, described)), "demo", b"{}")
-    assert "peagle-sm status demo --profile work --region us-east-1" in (caught.value.next_step or "")
+    assert caught.value.message.endswith(f"its status is {described['EndpointStatus']}.{block}")
+    assert (caught.value.next_step or "").startswith(step)
+    assert "demo --profile work --region us-east-1" in (caught.value.next_step or "").replace(
+        "--deleted ", ""
+    )
     assert caught.value.details["status"] == described["EndpointStatus"]
 
 
@@ -163,3 +232,32 @@ def test_the_engines_failure_is_a_fault_and_names_the_logs() -> None:
         runtime.invoke(Session.from_boto3(Runtime(error)), "demo", b"{}")
     assert caught.value.code == "ModelError"
     assert "peagle-sm logs demo --profile work --region us-east-1" in (caught.value.next_step or "")
+
+
+def test_every_choice_of_an_answer_is_returned_in_the_engines_order() -> None:
+    document = {
+        "choices": [
+            {"index": 1, "text": "b", "finish_reason": "length"},
+            {
+                "index": 0,
+                "text": "a",
+                "finish_reason": "stop",
+                "logprobs": {"tokens": ["a"], "token_logprobs": [-0.5], "top_logprobs": [{"a": -0.5}]},
+            },
+        ],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 3, "total_tokens": 4},
+    }
+    answer = runtime.invoke(Session.from_boto3(Runtime(document)), "demo", b"{}")
+    assert [(one.index, one.text, one.finish_reason) for one in answer.choices] == [
+        (0, "a", "stop"),
+        (1, "b", "length"),
+    ]
+    assert (answer.text, answer.others[0].text, answer.summary.output_tokens) == ("a", "b", 3)
+    assert answer.choices[0].logprobs == answer.logprobs
+    assert answer.logprobs[0].logprob == -0.5
+
+
+@pytest.mark.parametrize("choices", [[], [{"index": "x", "text": "a"}], [{"text": "a"}, {}]])
+def test_choices_of_another_form_are_no_answer(choices: list[Any]) -> None:
+    with pytest.raises(ServiceFault, match="not an OpenAI completion"):
+        runtime.invoke(Session.from_boto3(Runtime({"choices": choices})), "demo", b"{}")

@@ -85,4 +85,4 @@ def test_two_answers_to_where_calls_go_are_refused(own: boto3.Session) -> None:
 def test_giving_one_back_without_the_sdk_says_what_to_install() -> None:
     with pytest.raises(NotFound, match="SageMaker Python SDK, version 3") as refusal:
         make_session(local=TARGET).to_sagemaker()
-    assert refusal.value.next_step == "pip install 'peagle-sm[sagemaker]'"
+    assert refusal.value.next_step == "pip install 'sagemaker>=3.27,<4'"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from peagle_sm.aws.session import LocalTarget, make_session
+from peagle_sm.aws.session import LocalTarget, Session, make_session
 from peagle_sm.core.errors import CredentialsError, EngineError, ServiceFault
 
 LOCAL = LocalTarget("http://localhost:9")
@@ -95,6 +98,39 @@ def test_a_local_server_that_is_not_there() -> None:
 def test_aws_has_no_admin_page() -> None:
     with pytest.raises(EngineError, match="only be read from the local SageMaker"):
         make_session(region="us-east-1").admin("status")
+
+
+class _Clients:
+    """A boto3 session; another thread may run while it makes a client."""
+
+    region_name = "us-east-1"
+
+    def client(self, *_: object, **__: object) -> object:
+        time.sleep(0.0001)
+        return object()
+
+
+def test_threads_with_their_own_timeouts_share_one_cache_of_clients() -> None:
+    session = Session.from_boto3(_Clients())
+    switching = sys.getswitchinterval()
+
+    def ask(thread: int) -> int:
+        return len([session.runtime_client(1.0 + (thread + each) % 7) for each in range(300)])
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(ask, range(8))) == [300] * 8
+    finally:
+        sys.setswitchinterval(switching)
+
+
+def test_the_clients_with_the_latest_used_timeouts_are_kept() -> None:
+    session = Session.from_boto3(_Clients())
+    first, *_ = [session.runtime_client(float(seconds)) for seconds in (1, 2, 3, 4)]
+    assert session.runtime_client(1.0) is first
+    session.runtime_client(5.0)
+    assert session.runtime_client(1.0) is first
 
 
 def test_invocations_are_tried_once_and_creations_too() -> None:

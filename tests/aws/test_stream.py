@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from urllib3.exceptions import ProtocolError
 
-from peagle_sm.core.errors import PeagleError, StreamError
-from peagle_sm.core.stream_errors import StreamDamaged
+from peagle_sm.core.errors import PeagleError, SpecError, StreamError
+from peagle_sm.core.stream_errors import StreamDamaged, StreamReportedError
 from tests.aws.streams import breaking, cut_at, read, recorded
 
 CHAT = recorded("chat-usage.sse")
@@ -137,6 +137,8 @@ def test_reasoning_counts_as_the_first_token_but_is_not_text() -> None:
         {"error": {"message": "out of memory", "code": 500}},
         {"object": "error", "message": "out of memory", "code": 500},
         {"error": "out of memory"},
+        {"detail": "out of memory"},
+        {"detail": [{"loc": ["body"], "msg": "out of memory"}]},
     ],
 )
 def test_an_error_in_the_stream_is_an_error_even_before_done(document: dict[str, object]) -> None:
@@ -205,3 +207,71 @@ def test_what_is_not_an_event_of_a_completion(part: bytes, words: str) -> None:
         with pytest.raises(StreamDamaged, match=words) as caught:
             next(stream)
         assert caught.value.partial_text == "so far"
+
+
+@pytest.mark.parametrize("reason", ["abort", "error"])
+def test_an_answer_that_the_engine_gave_up_is_an_error_with_its_text(reason: str) -> None:
+    stream = read([_sse(_delta("so "), _delta("far", reason)), b"data: [DONE]\n\n"])
+    with pytest.raises(StreamReportedError, match=f"finish_reason '{reason}'") as caught:
+        list(stream)
+    assert caught.value.partial_text == "so far"
+
+
+WHOLE = {"object": "text_completion", "choices": [{"index": 0, "text": "a", "finish_reason": "stop"}]}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@given(positions=st.lists(st.integers(0, 200), max_size=20), newline=st.booleans())
+def test_an_engine_that_ignores_stream_is_not_asked_again(
+    indent: int | None, positions: list[int], newline: bool
+) -> None:
+    data = json.dumps(WHOLE, indent=indent).encode() + b"\n" * newline
+    with pytest.raises(StreamDamaged, match="ignored `stream`") as caught:
+        list(read(cut_at(data, positions)))
+    assert caught.value.next_step is not None
+    assert "--no-stream" in caught.value.next_step
+    assert "again" not in caught.value.next_step
+
+
+def test_an_error_of_the_engine_without_a_stream_is_an_error_in_its_words() -> None:
+    with pytest.raises(StreamReportedError, match="out of memory"):
+        list(read([b'{"detail": "out of memory"}']))
+
+
+MIN_P = "The min_p and logit_bias sampling parameters are not yet supported with speculative decoding."
+REFUSED = {"error": {"message": MIN_P, "type": "BadRequestError", "param": None, "code": 400}}
+
+
+def test_a_request_that_the_engine_refuses_in_the_stream_is_refused_as_without_one() -> None:
+    stream = read([_sse(REFUSED)])
+    for _ in range(2):
+        with pytest.raises(SpecError, match=r"the engine refuses the request \(400\): The min_p") as caught:
+            next(stream)
+        assert caught.value.details["original_message"] == MIN_P
+
+
+@pytest.mark.parametrize(
+    "parts", [_sse(_delta("so far"), REFUSED), _sse({"error": {"message": "dead", "code": 500}})]
+)
+def test_an_error_after_output_or_of_the_engine_itself_is_a_stream_error(parts: bytes) -> None:
+    with pytest.raises(StreamReportedError):
+        list(read([parts]))
+
+
+TWO = st.lists(st.sampled_from([0, 1]), min_size=2, max_size=12).filter(lambda order: 1 in order)
+
+
+@given(order=TWO, positions=st.lists(st.integers(0, 2000), max_size=20))
+def test_several_answers_are_never_one_text(order: list[int], positions: list[int]) -> None:
+    """The first answer's text up to the other's beginning, then an error."""
+    events = [{"choices": [{"index": index, "text": f"{index}"}]} for index in order]
+    stream = read(cut_at(_sse(*events) + b"data: [DONE]\n\n", positions))
+    with pytest.raises(StreamDamaged, match="several answers") as caught:
+        list(stream)
+    assert caught.value.partial_text == "0" * order.index(1)
+
+
+def test_two_answers_in_one_event_are_never_one_text() -> None:
+    both = [{"index": 0, "text": "a"}, {"index": 1, "text": "b"}]
+    with pytest.raises(StreamDamaged, match="several answers"):
+        list(read([_sse({"choices": both})]))

@@ -87,6 +87,23 @@ def terminal(server: Server, tmp_path: Path) -> Iterator[Terminal]:
     shown.close()
 
 
+def test_keys_typed_while_an_answer_streams_are_neither_shown_nor_sent(terminal: Terminal) -> None:
+    terminal.until("Ctrl-D leaves.")
+    terminal.until("> ")
+    terminal.type(b"one\r")
+    terminal.until("token3 ")
+    terminal.type(b"sent by mistake\r")
+    terminal.until("token9 ")
+    terminal.type(CTRL_C)
+    terminal.until("(stopped; what came of it is kept. /retry asks again)")
+    terminal.until("> ")
+    terminal.type(b"/exit\r")
+    assert terminal.end() == 0
+    assert "mistake" not in terminal.shown
+    assert "1 turn, 0 tokens in" in terminal.shown
+    assert "/exit" in terminal.shown, "the prompt echoes again"
+
+
 def test_ctrl_c_stops_the_answer_and_ctrl_d_leaves(terminal: Terminal, tmp_path: Path) -> None:
     terminal.until("Ctrl-D leaves.")
     terminal.until("> ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,53 @@ In order
 
 
 def test_the_whole_result() -> None:
-    assert render_results([ERROR, WARNING, UNKNOWN, SKIPPED, TOLD, OK]) == TEXT
+    assert render_results([ERROR, WARNING, UNKNOWN, SKIPPED, TOLD, OK], verbose=True) == TEXT
+
+
+BRIEF = """\
+Errors
+  quota-instances: the quota is 0
+    next: Ask for more.
+
+Warnings
+  gpus: 7 GPUs idle
+    next: Use them.
+    --fix: use every GPU
+
+Could not be looked at
+  image-exists: denied
+  4 checks: no AWS credentials were found.
+
+Skipped
+  vpc: skipped; it looks for this: A VPC.
+
+Good to know
+  cdk: node is missing
+
+10 checks: 1 in error, 1 with warnings, 5 unknown, 1 skipped, 2 in order
+(--verbose: all of them, with sources)"""
+
+
+def test_by_default_equal_causes_are_one_line_and_what_is_well_a_number() -> None:
+    same = [
+        replace(UNKNOWN, check=f"check-{n}", message=f"Describe{n}: no AWS credentials were found.")
+        for n in range(4)
+    ]
+    assert render_results([ERROR, WARNING, UNKNOWN, *same, SKIPPED, TOLD, OK]) == BRIEF
+
+
+def test_without_a_region_the_machine_is_checked_all_the_same(tmp_path: Path) -> None:
+    nothing = {"HOME": str(tmp_path)}
+    result = run("doctor", environ=nothing)
+    assert result.exit_code == 5
+    assert "credentials: No AWS region is set." in result.stdout
+    assert "checks: 1 in error" in result.stdout
+    assert result.stderr == (
+        "error: checks in error: credentials\n"
+        "  next: Fix the errors above, then run `peagle-sm doctor` again.\n"
+    )
+    rows = json.loads(run("doctor", "--format", "json", environ=nothing).stdout)
+    assert "python-version" in {row["check"] for row in rows}
 
 
 def test_a_suggested_command_goes_where_was_looked() -> None:

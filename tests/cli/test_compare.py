@@ -76,7 +76,7 @@ def test_json_says_what_is_shown_and_its_verdict(servers: tuple[Running, Running
         (("--modes", "none,medusa", "--spec", "s.yaml"), 2, "two or three of none, eagle3, p-eagle"),
         (("--modes", "none,p-eagle", "--spec", "gone.yaml"), 2, "gone.yaml"),
         (("a", "b", "--concurrency", "64"), 2, "c=64 needs 768 of them"),
-        (("a", "b", "-w", "nothing-like-it"), 4, "there is no workload and no file"),
+        (("a", "b", "-w", "nothing-like-it"), 2, "there is no workload and no file"),
         (("http://127.0.0.1:9", "http://127.0.0.1:19"), 6, "nothing answers at http://127.0.0.1:9"),
     ],
 )
@@ -114,7 +114,7 @@ def test_modes_are_priced_deployed_measured_and_deleted(peagle: Run, spec: Calla
     assert (deep.exit_code, "found 99; allowed: 1 to" in deep.stderr) == (3, True)
     assert "next: Lower --k p-eagle=K." in deep.stderr
     declined = peagle(*options, answers="n\n")
-    assert declined.exit_code == 1
+    assert declined.exit_code == 15
     assert "cmp-tiny-none     none     0.00 USD/hour" in declined.stderr
     assert "all of these together; each is deleted after it was measured" in declined.stderr
     assert "Deploy cmp-tiny-none, cmp-tiny-p-eagle, measure and delete them? [y/N]" in declined.stderr

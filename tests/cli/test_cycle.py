@@ -70,7 +70,8 @@ def test_without_a_terminal_and_yes_nothing_is_created(server: Server, peagle: R
 
 def test_no_at_the_question_creates_nothing(peagle: Run, spec: Spec) -> None:
     result = peagle("deploy", spec(), "--unguarded", answers="n\n")
-    assert result.exit_code == 1
+    assert result.exit_code == 15
+    assert "error:" not in result.stderr
     assert "Create demo for 0.00 USD/hour? [y/N]" in result.stderr
     assert peagle("list", "--format", "quiet").stdout == ""
 
@@ -81,7 +82,7 @@ def test_yes_at_the_question_deploys_and_follows(peagle: Run, spec: Spec) -> Non
     assert "lifetime limit armed" in result.stderr
     assert "endpoint demo is in service" in result.stderr
     assert "status       InService" in result.stdout
-    assert "try it:     peagle-sm invoke demo -p" in result.stdout
+    assert "try it:     peagle-sm invoke demo -p 'def fibonacci(n):' --temperature 0 --local" in result.stdout
 
 
 def test_each_line_of_stderr_is_json_when_json_is_asked(peagle: Run, spec: Spec) -> None:
@@ -151,7 +152,7 @@ def test_delete_shows_asks_deletes_and_proves(peagle: Run, deployed: str) -> Non
     assert refused.exit_code == 2
     assert "    endpoint/demo\n" in refused.stderr
     kept = peagle("delete", "dem*", answers="\n")
-    assert kept.exit_code == 1
+    assert kept.exit_code == 15
     assert peagle("list", "--format", "quiet").stdout == "demo\n"
     gone = peagle("delete", "dem*", answers="yes\nno\n")
     assert gone.exit_code == 0, gone.stderr

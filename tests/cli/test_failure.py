@@ -8,7 +8,7 @@ import pytest
 
 from peagle_sm.cli import failure
 from peagle_sm.cli.app import ENTRIES
-from peagle_sm.core.errors import BillableLeft, EndpointFailed, ServiceFault, SpecError
+from peagle_sm.core.errors import BillableLeft, Declined, EndpointFailed, ServiceFault, SpecError
 from tests.cli.running import run
 
 UNKNOWN = f"""\
@@ -24,15 +24,15 @@ def test_a_mistyped_command() -> None:
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 def test_a_usage_error_as_json_wherever_the_format_stands(before: bool) -> None:
-    words = ["--format", "json", "status"] if before else ["status", "--format", "json"]
+    words = ["--format", "json", "schema", "x"] if before else ["schema", "x", "--format", "json"]
     result = run(*words)
     assert result.exit_code == 2
     assert result.stdout == ""
     assert json.loads(result.stderr) == {
         "error": {
             "type": "UsageError",
-            "message": "Missing argument 'NAME'.",
-            "next_step": "peagle-sm status --help",
+            "message": "Got unexpected extra argument (x)",
+            "next_step": "peagle-sm schema --help",
             "details": {},
             "exit_code": 2,
         }
@@ -108,8 +108,9 @@ def test_an_interruption_has_the_shells_code(error: BaseException) -> None:
     [
         (["init", "--mode", "medusa"], "'medusa' is not one of 'none', 'eagle3', 'p-eagle'"),
         (["invoke", "a", "--temperature", "3"], "3.0 is not in the range 0<=x<=2"),
-        (["logs"], "Missing argument 'NAME'"),
-        (["delete"], "Missing argument 'NAME|GLOB...'"),
+        (["logs"], "No NAME was given, and there is no ./peagle.yaml"),
+        (["delete"], "No NAME was given, and there is no ./peagle.yaml"),
+        (["wait", "a", "--timeout", "soon"], "'soon' is not a duration"),
         (["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
         (["list", "--format", "xml"], "'xml' is not one of 'table', 'json', 'quiet'"),
         (["local", "clock", "advance", "soon"], "'soon' is not a duration"),
@@ -121,3 +122,10 @@ def test_a_bad_argument_is_exit_code_2_and_no_traceback(arguments: list[str], me
     assert result.stdout == ""
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_no_at_a_question_is_an_answer_and_not_an_error() -> None:
+    said = failure.from_exception(
+        Declined("Nothing was deleted: it was not confirmed.", next_step="Run again.")
+    )
+    assert (said.exit_code, failure.render_text(said)) == (15, "Nothing was deleted: it was not confirmed.")

@@ -23,10 +23,9 @@ Usage: peagle-sm [OPTIONS] COMMAND [ARGS]...
   A first run, without an AWS account:
 
     peagle-sm local up --detach
-    peagle-sm guard install --local
     peagle-sm init tiny-code
     peagle-sm deploy --local
-    peagle-sm invoke tiny-code-p-eagle -p 'def fibonacci(n):' --local
+    peagle-sm invoke tiny-code-p-eagle -p 'def fibonacci(n):' --temperature 0 --local
     peagle-sm delete tiny-code-p-eagle --local
     peagle-sm local down
 
@@ -37,6 +36,7 @@ Before:
   schema      Print the JSON schema of peagle.yaml.
   plan        Show what a spec would create, and what it costs.
   lock        Write down what JumpStart resolves a spec to; check or upgrade it.
+  cdk         Write the CDK app, to deploy the stacks yourself.
   doctor      Check the account, the spec and this machine.
   checks      List what is checked before a deploy.
 
@@ -44,6 +44,7 @@ Endpoints:
   deploy      Create the endpoint of a spec and follow it until it serves.
   list        List the endpoints made by peagle-sm.
   status      Show one endpoint: state, mode, config, cost, end of life.
+  wait        Wait until an endpoint is in service, or gone.
   logs        Print what the engine behind an endpoint wrote.
   invoke      Send one request and stream the answer.
   chat        Talk with an endpoint.

@@ -66,3 +66,57 @@ def test_tool_calls_and_thoughts_are_told(peagle: Run, name: str, tmp_path: Path
     told = json.loads(peagle("invoke", name, "--body", body, "--no-stream", "--format", "json").stdout)
     assert told["tool_calls"] == [{"id": "c1", "name": "get_weather", "arguments": '{"city": "Köln"}'}]
     assert (told["text"], told["reasoning"]) == ("", "hm")
+
+
+def test_all_answers_and_their_log_probabilities_are_printed(peagle: Run, name: str, tmp_path: Path) -> None:
+    tops = {"tokens": ["a"], "token_logprobs": [-0.5], "top_logprobs": [{"a": -0.5, "b": -1.5}]}
+    answer = json.dumps(
+        {
+            "choices": [
+                {"index": 0, "text": "first", "finish_reason": "stop", "logprobs": tops},
+                {"index": 1, "text": "second", "finish_reason": "length"},
+            ],
+            "usage": {"prompt_tokens": 1, "completion_tokens": 9, "total_tokens": 10},
+        }
+    )
+    body = _body(tmp_path, SCRIPT_INVOKE="status:200", SCRIPT_BODY=answer)
+    shown = peagle("invoke", name, "--body", body, "--no-stream")
+    assert shown.stdout == "[answer 1 of 2]\nfirst\n[answer 2 of 2]\nsecond\n"
+    assert "9 tokens" in shown.stderr
+    told = json.loads(peagle("invoke", name, "--body", body, "--no-stream", "--format", "json").stdout)
+    assert told["text"] == "first"
+    assert [(each["text"], each["finish_reason"]) for each in told["choices"]] == [
+        ("first", "stop"),
+        ("second", "length"),
+    ]
+    assert told["logprobs"] == [
+        {
+            "token": "a",
+            "logprob": -0.5,
+            "bytes": None,
+            "top_logprobs": [{"token": "a", "logprob": -0.5}, {"token": "b", "logprob": -1.5}],
+        }
+    ]
+
+
+def test_a_misspelt_field_of_a_body_is_exit_code_2(peagle: Run, name: str, tmp_path: Path) -> None:
+    file = tmp_path / "b.json"
+    file.write_text('{"prompt": "x", "max_tokns": 3}')
+    result = peagle("invoke", name, "--body", str(file))
+    assert result.exit_code == 2
+    assert "no field 'max_tokns' and would ignore it; did you mean 'max_tokens'?" in result.stderr
+
+
+def test_a_list_of_prompts_is_one_answer_each_or_none(peagle: Run, name: str, tmp_path: Path) -> None:
+    """A stream would mix them, so it is refused before it is sent; without a stream all of them come."""
+    choices = [{"index": place, "text": text, "finish_reason": "stop"} for place, text in enumerate("ab")]
+    script = {"SCRIPT_INVOKE": "say", "SCRIPT_BODY": json.dumps({"choices": choices})}
+    body = tmp_path / "body.json"
+    body.write_text(json.dumps({"prompt": ["def add(a, b):", "class Foo:"], "script": script}))
+    streamed = peagle("invoke", name, "--body", str(body))
+    assert (streamed.exit_code, streamed.stdout) == (2, "")
+    assert "a stream carries one answer: found 2 prompts and n=1; allowed: one prompt" in streamed.stderr
+    assert "--no-stream" in streamed.stderr
+    whole = peagle("invoke", name, "--body", str(body), "--no-stream", "--format", "json")
+    told = json.loads(whole.stdout)
+    assert [choice["text"] for choice in told["choices"]] == ["a", "b"]

@@ -12,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from peagle_sm.local.spawn import free_port
+
 pytestmark = pytest.mark.slow
 PEAGLE = [sys.executable, "-m", "peagle_sm"]
 # No endpoint is made here, so no engine runs: any Python will do.
@@ -58,10 +60,19 @@ def test_detached_it_stays_says_what_a_script_needs_and_down_ends_it(environment
     assert _peagle(environment, "local", "status").returncode == 4
 
 
-def test_a_second_server_says_that_there_is_another(environment: dict[str, str]) -> None:
+def test_a_server_that_runs_already_is_reported_and_a_port_starts_another(
+    environment: dict[str, str],
+) -> None:
     try:
         first = json.loads(_peagle(environment, "local", "up", "-d", "--format", "json", *ENGINE).stdout)
-        second = _peagle(environment, "local", "up", "-d", *ENGINE)
+        again = _peagle(environment, "local", "up", "-d", "--format", "json", *ENGINE)
+        assert json.loads(again.stdout)["pid"] == first["pid"]
+        assert f"a local SageMaker runs already, at port {first['port']}: using it" in again.stderr
+        assert _peagle(environment, "list", "--local").returncode == 0
+        foreground = _peagle(environment, "local", "up", *ENGINE)
+        assert foreground.returncode != 0
+        assert f"already runs at port {first['port']}" in foreground.stderr
+        second = _peagle(environment, "local", "up", "-d", "--port", str(free_port()), *ENGINE)
         assert second.returncode == 0, second.stderr
         assert f"runs already, at port {first['port']} (process {first['pid']})" in second.stderr
         assert "write --local-port " in second.stderr

@@ -38,8 +38,8 @@ def test_what_it_prints_is_all_that_the_sdk_needs(peagle: Run, endpoint: str, se
     assert done.stderr.splitlines() == [
         done.stderr.splitlines()[0],
         'model: leave it empty ("" in the request): the endpoint has one model, and the URL names it',
-        "served: chat completions only; for tools that insist on a model's name, on /v1/models or on "
-        f"/v1/completions: peagle-sm serve {endpoint} --local-port {server.status.port}",
+        "served: chat completions only; for tools that insist on a model's name, on /v1/models, "
+        f"/v1/completions or /v1/responses: peagle-sm serve {endpoint} --local-port {server.status.port}",
     ]
     assert done.stderr.startswith("the token ends at 20")
 

@@ -112,7 +112,7 @@ def test_what_pausing_stops_and_keeps() -> None:
 
 
 def test_a_paused_endpoint_in_list_and_status() -> None:
-    assert render_list([PAUSED]).splitlines()[1].split() == [
+    assert render_list([PAUSED], NOW).splitlines()[1].split() == [
         "coder",
         "Paused",
         "none",
@@ -123,10 +123,10 @@ def test_a_paused_endpoint_in_list_and_status() -> None:
         "-",
     ]
     found: EndpointStatus = replace(FULL, summary=PAUSED, config_name="c", config_asked="c", warnings=())
-    assert render_status(found, stand_in=False) == (
+    assert render_status(found, stand_in=False, now=NOW) == (
         "name         coder\n"
         "status       Paused\n"
-        "off          by hand, since 2026-11-20 08:00 UTC\n"
+        "off          by hand, since 2026-11-20 08:00 UTC (now)\n"
         "stack        Peagle-coder\n"
         "speculation  none\n"
         "instance     -\n"

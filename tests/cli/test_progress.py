@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 
+import click
 import pytest
 from rich.console import Console
 
@@ -85,3 +86,15 @@ def test_the_live_line_runs_between_polls_and_leaves_each_phase_as_a_line() -> N
         "  1m05s  in service  0.50 USD so far",
     ):
         assert line in text
+
+
+def test_a_line_that_is_wider_than_the_terminal_is_broken_between_words() -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=60, _environ={})
+    with LiveLine(lambda: 0.0, console) as live:
+        live(Event("cleanup", "waiting for endpoint tiny-code-none to be deleted: refused", elapsed_s=5))
+    lines = [line for line in click.unstyle(screen.getvalue()).splitlines() if line.strip()]
+    assert lines[-2:] == [
+        "     5s  waiting for endpoint tiny-code-none to be deleted:",
+        "         refused",
+    ]

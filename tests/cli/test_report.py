@@ -29,7 +29,7 @@ def test_the_summary(stand_in: Path) -> None:
         "SYNTHETIC DATA. made up by tests/measure/report/making.py, seed 0; nothing was measured.\n"
         "SMALL STAND-IN WEIGHTS. These figures compare the modes on the machine that ran them; they say"
         " nothing about a large model on a GPU.\n"
-        "No difference shown between P-EAGLE and EAGLE-3: 0.98x [0.94, 1.03] at c=1\n"
+        "No difference shown between P-EAGLE and EAGLE-3: 0.98x [0.94, 1.03] at c=1, in this deployment\n"
         "  synthetic data, small stand-in weights; this deployment only; 95% interval over 96 prompts;"
         " HumanEval; temperature 0\n"
         "\n"
@@ -110,8 +110,8 @@ def test_cost_names_the_run_of_rows_that_read_alike(tmp_path: Path, compared: Pa
 @pytest.mark.parametrize(
     ("name", "content", "code", "words"),
     [
-        ("gone.jsonl", None, 4, "there is no results file"),
-        ("gone.html", None, 4, "there is no report"),
+        ("gone.jsonl", None, 2, "there is no results file"),
+        ("gone.html", None, 2, "there is no report"),
         ("empty.jsonl", b"", 2, "is empty"),
         ("other.html", b"<html></html>", 2, "holds no results of peagle-sm"),
         ("bytes.html", b"\xff\xfe", 2, "it is not text"),
@@ -133,13 +133,16 @@ def test_what_is_no_results_file(
 def test_a_place_that_cannot_be_written(tmp_path: Path, stand_in: Path) -> None:
     done = run("report", stand_in, "--html", stand_in / "report.html")
     assert done.exit_code == 2
-    assert "name a place you may write to" in done.stderr
+    assert "Name a file in a folder that exists." in done.stderr
 
 
 def test_cost_sizes_a_fleet_and_pays_back_a_head(compared: Path) -> None:
     done = run("cost", compared, "--otps", "20000", "--tpot-ms", "8", "--training-usd", "4000")
     assert done.exit_code == 0, done.output
-    assert "c=32  P-EAGLE         6,050      4.20           0.19          5     5" in done.stdout
+    assert (
+        "c=32  P-EAGLE         6,050      4.20           0.19  0.19 to 0.19        0.64          5     5"
+        in done.stdout
+    )
     assert (
         "Least for 20,000 tokens/s with 30% headroom: 5 instances (5 GPUs) of P-EAGLE at c=32 each,"
         " 21.00 USD/hour, 66% of what was measured is used." in done.stdout

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,3 +79,41 @@ def test_prompts_and_messages_stop_at_256_tokens_and_a_body_has_its_own_limit() 
     assert parameters(prompt, None, None) == parameters(chat, None, None) == {"max_tokens": 256}
     assert parameters(body, None, None) == {}
     assert parameters(body, 8, 0.0) == {"max_tokens": 8, "temperature": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'[{"role": "user",\n"content": "caf\xe9"}]', "line 2: found byte 0xe9, which is not UTF-8"),
+        (b"\xff\xfe[\x00", "line 1: found byte 0xff, which is not UTF-8"),
+    ],
+)
+def test_a_file_that_is_not_utf8_is_named_with_the_line_and_the_byte(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    path = tmp_path / "m.json"
+    path.write_bytes(content)
+    with pytest.raises(SpecError, match=f"m.json, {message}; allowed: UTF-8 text"):
+        question(None, path, None, None)
+
+
+def test_a_prompt_that_is_not_utf8_is_refused_with_the_byte() -> None:
+    """Python writes a byte of the command line that is not UTF-8 as half a character."""
+    with pytest.raises(SpecError, match=r"--prompt: found byte 0xe9 \(position 3\), which is not UTF-8"):
+        question(b"caf\xe9".decode(errors="surrogateescape"), None, None, None)
+
+
+@pytest.mark.parametrize("arguments", [[], ["-p", "-"], ["--messages", "-"], ["--body", "-"]])
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_stdin_that_is_not_utf8_is_refused_in_every_locale(arguments: list[str], locale: str) -> None:
+    """The C locale lets such bytes through as half characters."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "peagle_sm", "invoke", "demo", *arguments],
+        input=b'{"prompt":\n"caf\xe9"}',
+        capture_output=True,
+        check=False,
+        env={**os.environ, "LC_ALL": locale, "AWS_DEFAULT_REGION": "us-east-1"},
+    )
+    assert ended.returncode == 2
+    assert b"stdin, line 2: found byte 0xe9, which is not UTF-8; allowed: UTF-8 text." in ended.stderr
+    assert b"Traceback" not in ended.stderr

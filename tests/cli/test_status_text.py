@@ -9,6 +9,7 @@ from peagle_sm.cli.status_text import render_list, render_status
 from peagle_sm.service import EndpointStatus, EndpointSummary
 from tests.cli.samples import NOW
 
+LATER = NOW + timedelta(hours=2)
 SERVING = EndpointSummary(
     name="coder",
     status="InService",
@@ -30,7 +31,7 @@ SERVING = EndpointSummary(
 ORPHAN = EndpointSummary("left", "Orphaned", managed=True, mode="none")
 LIST = """\
 NAME   STATUS     MODE         INSTANCE              AGE  USD/HOUR  SPENT  EXPIRES
-coder  InService  p-eagle K=7  1 x ml.p5.48xlarge  1h30m     12.50  18.75  2026-11-20 12:00 UTC
+coder  InService  p-eagle K=7  1 x ml.p5.48xlarge  1h30m     12.50  18.75  in 2 h
 left   Orphaned   none         -                       -         -      -  -"""
 STATUS = """\
 name         coder
@@ -40,9 +41,9 @@ instance     1 x ml.p5.48xlarge
 image        registry/vllm:0.30.0-gpu
 model        coder-0a1b2c3d
 config       coder-99999999 (asked for: coder-0a1b2c3d)
-created      2026-11-20 08:00 UTC
+created      2026-11-20 08:00 UTC (2 h ago)
 price        12.50 USD/hour, 18.75 USD spent so far
-lifetime     deleted at 2026-11-20 12:00 UTC whatever happens
+lifetime     deleted at 2026-11-20 12:00 UTC (in 2 h) whatever happens
 idle         counts as idle after 60 min of proven quiet, looked at again 10 min later
 warning      an update rolled back"""
 FULL = EndpointStatus(
@@ -72,11 +73,11 @@ SUMMARY = StreamSummary(
 
 
 def test_the_whole_list() -> None:
-    assert render_list([SERVING, ORPHAN]) == LIST
+    assert render_list([SERVING, ORPHAN], LATER) == LIST
 
 
 def test_the_whole_status() -> None:
-    assert render_status(FULL, stand_in=False) == STATUS
+    assert render_status(FULL, stand_in=False, now=LATER) == STATUS
 
 
 def test_a_local_status_names_the_engine_the_overrides_and_the_stand_in_weights() -> None:
@@ -86,7 +87,7 @@ def test_a_local_status_names_the_engine_the_overrides_and_the_stand_in_weights(
         "pid": 7,
         "overrides": ["eager", "port"],
     }
-    text = render_status(replace(FULL, engine=engine), stand_in=True)
+    text = render_status(replace(FULL, engine=engine), stand_in=True, now=LATER)
     assert (
         "engine       vLLM 0.32.0 (image: 0.30.0-gpu), process 7\noverrides    eager\n             port\n"
         in text

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from peagle_sm.core.spec import load_spec
-from peagle_sm.measure.result_file import read
+from peagle_sm.measure.records import WindowRecord
+from peagle_sm.measure.result_file import from_line, read
 from tests.cli.conftest import Run
 
 SMALL = ("--requests", "4", "--max-tokens", "8", "--concurrency", "1", "--max-k", "2", "--unguarded")
@@ -26,6 +27,7 @@ def test_a_tuning_deploys_measures_writes_and_leaves_nothing(peagle: Run, spec: 
     result = peagle("tune", path, *SMALL, "--by", "deployments", "--yes", "--out", str(out))
     assert result.exit_code == 0, result.stderr
     assert "nothing is billed" in result.stderr  # before
+    assert "window 1 of about 4: none c=1: " in result.stderr
     assert "nothing was billed" in result.stdout  # after
     results = read(out)
     (record,) = results.fits
@@ -73,7 +75,7 @@ def test_arms_stand_side_by_side_as_components_and_go(peagle: Run, spec: Callabl
 def test_a_dry_run_prints_the_requests_and_does_nothing(peagle: Run, spec: Callable[..., str]) -> None:
     path = spec("demo")
     told = json.loads(peagle("tune", path, "--dry-run", "--by", "deployments").stdout)
-    assert list(told) == ["none", "p-eagle K=3"]
+    assert list(told) == ["none", "p-eagle K=2"]
     host = json.loads(peagle("tune", path, "--dry-run", "--components", "3").stdout)
     (requests,) = host.values()
     operations = [one["operation"] for one in requests]
@@ -119,3 +121,74 @@ def test_without_a_terminal_the_price_is_shown_and_nobody_is_asked(
     price, _, refusal = result.stderr.partition("Go on (")
     assert "nothing is billed" in price
     assert "--yes was not given. Nothing was changed." in refusal
+
+
+OTHERS = {
+    ("--max-k", "3"): "max_k was 2, now 3",
+    ("--requests", "5"): "requests was 4, now 5",
+    ("--seed", "1"): "seed was 0, now 1",
+    ("--head", "p-eagle=s3://bucket/head/"): "heads.p-eagle was not set",
+}
+
+
+def test_an_interrupted_tuning_continues_from_its_results_file(peagle: Run, spec: Callable[..., str]) -> None:
+    """Cut after K=1's window and in the middle of K=2's: K=1 is neither deployed nor measured again."""
+    path, out = spec("demo", **CHAT), Path("r.jsonl")
+    command = ("tune", path, *SMALL, "--by", "deployments", "--yes", "--no-write")
+    assert peagle(*command, "--out", str(out)).exit_code == 0
+    whole = out.read_text().splitlines(keepends=True)
+    first = next(i for i, line in enumerate(whole) if '"kind":"window"' in line and '"k":1,' in line)
+    out.write_text("".join(whole[: first + 4]))  # two requests of the next window
+    before = read(out)
+    assert [(one.mode, one.k) for one in before.windows] == [("none", 0), ("p-eagle", 1)]
+
+    for options, said in OTHERS.items():
+        other = peagle(*command, "--resume", str(out), *options)
+        assert (other.exit_code, other.stdout) == (2, ""), other.stderr
+        assert said in other.stderr
+        assert "resume with the same options" in other.stderr
+        assert read(out).windows == before.windows
+
+    result = peagle(*command, "--resume", str(out))
+    assert result.exit_code == 0, result.stderr
+    assert "2 windows of r.jsonl are not measured again" in result.stderr
+    assert "p-eagle K=1: measured already" in result.stderr
+    assert "p-eagle K=1 c=1:" not in result.stderr
+    assert "window 3 of about 4: p-eagle K=2 c=1:" in result.stderr
+    after = read(out)
+    assert after.windows[:2] == before.windows
+    assert [(one.mode, one.k) for one in after.windows] == [(one.mode, one.k) for one in windows_of(whole)]
+    measured = [one for one in after.requests if one.phase == "measured"]
+    assert {(one.arm, one.block) for one in measured} == {
+        ("none", 0),
+        ("p-eagle K=1", 0),
+        ("p-eagle K=2", 1),
+        ("none", 1),
+    }
+    assert len(measured) == 4 * 4
+    (fit,) = after.fits
+    assert [point.k for point in fit.points] == [0, 1, 2]
+    assert peagle("list", "--format", "quiet").stdout == ""
+
+    again = peagle(*command, "--resume", str(out))
+    assert again.exit_code == 2
+    assert "is of a tuning that is finished" in again.stderr
+
+
+def windows_of(lines: list[str]) -> list[WindowRecord]:
+    records = [from_line(line) for line in lines]
+    return [one for one in records if isinstance(one, WindowRecord)]
+
+
+def test_what_is_no_tuning_is_not_continued(peagle: Run, spec: Callable[..., str]) -> None:
+    path, out = spec("demo", **CHAT), Path("r.jsonl")
+    out.write_text(
+        '{"kind":"header","run_id":"b","command":"bench","config":{},"provenance":{},'
+        '"stand_in_weights":true,"schema":"peagle-sm/results/1"}\n'
+    )
+    result = peagle("tune", path, *SMALL, "--yes", "--resume", str(out))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "r.jsonl is a bench file, and tune goes on with files of its own" in result.stderr
+    missing = peagle("tune", path, *SMALL, "--yes", "--resume", "none.jsonl")
+    assert missing.exit_code == 2, missing.stderr
+    assert "there is no results file none.jsonl" in missing.stderr

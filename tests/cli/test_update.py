@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Run
+from tests.local.serving import Server
 
 Spec = Callable[..., str]
 pytestmark = pytest.mark.slow
@@ -34,7 +36,7 @@ def test_an_update_in_place_is_shown_asked_and_followed(peagle: Run, spec: Spec,
     told = json.loads(peagle("update", changed, "--dry-run", "--format", "json").stdout)
     assert (told["strategy"], told["changes"][0]["after"]) == ("in-place", "2")
     declined = peagle("update", changed, "--unguarded", answers="n\n")
-    assert declined.exit_code == 1
+    assert declined.exit_code == 15
     assert "was not updated" in declined.stderr
     result = peagle("update", changed, "--unguarded", answers="y\n")
     assert result.exit_code == 0, result.stderr
@@ -105,3 +107,54 @@ def test_what_is_not_there_is_not_updated(peagle: Run, spec: Spec) -> None:
     result = peagle("update", spec(), "--unguarded", "--yes")
     assert result.exit_code == 4
     assert "there is nothing to update" in result.stderr
+
+
+VARIANT = "endpoint/demo/variant/AllTraffic"
+
+
+def _with_type(path: str, instance_type: str) -> str:
+    file = Path(path)
+    file.write_text(f"{file.read_text()}placement: {{instance_types: [{instance_type}]}}\n")
+    return path
+
+
+def test_an_update_keeps_the_instance_count_that_runs_unless_the_spec_changes_it(
+    peagle: Run, spec: Spec, deployed: str, server: Server
+) -> None:
+    sagemaker = server.client("sagemaker")
+    sagemaker.update_endpoint_weights_and_capacities(
+        EndpointName=deployed,
+        DesiredWeightsAndCapacities=[{"VariantName": "AllTraffic", "DesiredInstanceCount": 2}],
+    )
+    sagemaker.get_waiter("endpoint_in_service").wait(EndpointName=deployed, WaiterConfig={"Delay": 1})
+    result = peagle("update", spec(SCRIPT_CHUNKS="2"), "--unguarded", "--yes", "--format", "quiet")
+    assert result.exit_code == 0, result.stderr
+    (variant,) = sagemaker.describe_endpoint(EndpointName=deployed)["ProductionVariants"]
+    assert variant["DesiredInstanceCount"] == 2
+    fewer = Path(spec(SCRIPT_CHUNKS="3"))
+    fewer.write_text(f"{fewer.read_text()}placement: {{instance_count: 3}}\n")
+    result = peagle("update", str(fewer), "--unguarded", "--yes", "--format", "quiet")
+    assert result.exit_code == 0, result.stderr
+    (variant,) = sagemaker.describe_endpoint(EndpointName=deployed)["ProductionVariants"]
+    assert variant["DesiredInstanceCount"] == 3
+
+
+def test_another_instance_type_is_refused_while_application_auto_scaling_has_the_endpoint(
+    peagle: Run, spec: Spec, deployed: str, server: Server
+) -> None:
+    scaling = server.client("application-autoscaling")
+    target = {
+        "ServiceNamespace": "sagemaker",
+        "ResourceId": VARIANT,
+        "ScalableDimension": "sagemaker:variant:DesiredInstanceCount",
+    }
+    scaling.register_scalable_target(**target, MinCapacity=1, MaxCapacity=2)
+    changed = _with_type(spec(), "ml.c7i.4xlarge")
+    refused = peagle("update", changed, "--unguarded", "--yes")
+    assert refused.exit_code == 3, refused.stderr
+    said = " ".join(refused.stderr.split())
+    assert "endpoint demo is a target of Application Auto Scaling" in said
+    assert f"--resource-id {VARIANT}" in said
+    scaling.deregister_scalable_target(**target)
+    result = peagle("update", changed, "--unguarded", "--yes", "--format", "quiet")
+    assert result.exit_code == 0, result.stderr

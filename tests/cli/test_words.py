@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.cli.table import render_fields, render_table
-from peagle_sm.cli.words import elapsed, parse_duration, usd
+from peagle_sm.cli.words import elapsed, parse_duration, relative, usd
+from tests.cli.samples import NOW
 
 
 @pytest.mark.parametrize(
@@ -13,6 +16,25 @@ from peagle_sm.cli.words import elapsed, parse_duration, usd
 )
 def test_elapsed(seconds: float, text: str) -> None:
     assert elapsed(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "now"),
+        (-29, "now"),
+        (31, "in 1 min"),
+        (-180, "3 min ago"),
+        (7800, "in 2 h 10 min"),
+        (3600, "in 1 h"),
+        (3599, "in 1 h"),
+        (356_400, "in 4 d 3 h"),
+        (-86_400, "1 d ago"),
+        (86_430, "in 1 d"),
+    ],
+)
+def test_a_time_relative_to_now(seconds: int, text: str) -> None:
+    assert relative(NOW + timedelta(seconds=seconds), NOW) == text
 
 
 @pytest.mark.parametrize(("amount", "text"), [(None, "unknown"), (0.0, "0.00 USD"), (1234.5, "1,234.50 USD")])

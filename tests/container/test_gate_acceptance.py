@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_gate import emf
+from peagle_gate import acceptance, emf
 from peagle_gate.acceptance import Counts, Profile, enough, fault, read_counts, read_profile
+from peagle_sm.core import parallel_drafting
 
 METRICS = """\
 # HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.
@@ -57,8 +59,9 @@ def test_what_came_since_and_after_a_restart() -> None:
         (0.755, 0.609, 0.559, 0.518, 0.486, 0.455, 0.414),  # the small stand-in on the canary
         (0.52, 0.24, 0.12, 0.06),  # a text that a head does not know
         (0.02, 0.0, 0.0),  # random weights: useless, but not this fault
-        (0.49, 0.0, 0.0),
+        (0.35, 0.0, 0.0),
         (0.8, 0.12, 0.02),
+        (0.55, 0.11, 0.03),  # a weak healthy head
     ],
 )
 def test_healthy_and_merely_bad_heads_pass_the_rule(rates: tuple[float, ...]) -> None:
@@ -82,7 +85,7 @@ def test_a_thousand_tokens_without_a_draft_are_told() -> None:
 
 def test_requests_for_one_token_say_nothing() -> None:
     many = Counts(generated=5000, finished=5000)
-    assert not enough(many)
+    assert not enough(many, parallel=True)
     assert fault(many, parallel=False) is None
 
 
@@ -97,12 +100,52 @@ def test_a_head_is_held_to_its_own_profile() -> None:
 rates = st.lists(st.floats(0, 1), min_size=2, max_size=7).map(lambda found: sorted(found, reverse=True))
 
 
-@given(st.integers(200, 10_000), rates)
-def test_the_rule_is_the_rule(drafts: int, given_rates: list[float]) -> None:
+@given(st.integers(1, 10_000), rates)
+def test_the_rule_is_that_of_the_toolkit(drafts: int, given_rates: list[float]) -> None:
     seen = counts(drafts, *given_rates)
-    first, second = seen.survival[:2]
-    expected = first >= 0.5 and second / first < 0.15
+    expected = parallel_drafting.is_ineffective(drafts, *seen.accepted[:2])
     assert (fault(seen, parallel=True) is not None) == expected
+    assert acceptance.is_ineffective(drafts, *seen.accepted[:2]) == expected
+    names = ("DRAFTS_NEEDED", "FIRST_SURVIVES", "SECOND_DOES_NOT", "Z")
+    assert [getattr(acceptance, name) for name in names] == [
+        getattr(parallel_drafting, name) for name in names
+    ]
+
+
+def judged(s1: float, ratio: float, rng: np.random.Generator) -> tuple[bool, int]:
+    """A window as the gate collects it, 100 drafts at a time: whether it is a fault, and its drafts."""
+    drafts = first = second = 0
+    while True:
+        kept = int(rng.binomial(100, s1))
+        drafts, first, second = drafts + 100, first + kept, second + int(rng.binomial(kept, ratio))
+        window = Counts(10**6, drafts, (first, second), 10)
+        if enough(window, parallel=True):
+            return fault(window, parallel=True) is not None, drafts
+
+
+@pytest.mark.parametrize(
+    ("s1", "ratio", "least", "most"),
+    [
+        (0.88, 0.025, 1.0, 1.0),  # the small P-EAGLE head, run one token after the other
+        (0.50, 0.05, 0.99, 1.0),  # by the old rule found in 53%
+        (0.45, 0.05, 0.95, 1.0),  # by the old rule found in 9%
+        (0.55, 0.20, 0.0, 0.02),  # a weak healthy head: 9% false alarms in windows of 200 by the old rule
+        (0.55, 0.40, 0.0, 0.0),
+        (0.35, 0.02, 0.0, 0.02),  # may just not know the text
+    ],
+)
+def test_more_drafts_decide_what_few_cannot(s1: float, ratio: float, least: float, most: float) -> None:
+    rng = np.random.default_rng(1)
+    found = np.mean([judged(s1, ratio, rng)[0] for _ in range(400)])
+    assert least <= found <= most
+
+
+def test_a_clear_window_is_judged_at_200_drafts_and_an_unclear_one_at_4000() -> None:
+    assert enough(counts(200, 0.9, 0.7), parallel=True)
+    assert enough(counts(200, 0.9, 0.02), parallel=True)
+    assert not enough(counts(200, 0.45, 0.02), parallel=True)
+    assert enough(counts(200, 0.45, 0.02), parallel=False)
+    assert enough(counts(4000, 0.4, 0.06), parallel=True)
 
 
 @given(st.integers(200, 10_000), rates)

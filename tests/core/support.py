@@ -12,6 +12,7 @@ from botocore.model import ListShape, MapShape, Shape, StructureShape
 from botocore.session import Session
 from botocore.validate import ParamValidator
 
+from peagle_sm.core.catalog import Catalog, load_catalog
 from peagle_sm.core.plan import Context, Finding, Plan, Request, make_plan
 from peagle_sm.core.spec import EndpointSpec, parse_spec
 
@@ -111,3 +112,10 @@ def breaches(request: Request) -> list[str]:
     if report.has_errors():
         return [report.generate_report()]
     return list(_breaches(shape, request.parameters, operation))
+
+
+def gated_catalog() -> Catalog:
+    """The catalogue with an agreement to accept for gpt-oss-20b in JumpStart."""
+    catalog = load_catalog()
+    entry = catalog.jumpstart["gpt-oss-20b"].model_copy(update={"gated": True})
+    return catalog.model_copy(update={"jumpstart": {"gpt-oss-20b": entry}})

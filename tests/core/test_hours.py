@@ -63,7 +63,7 @@ def test_the_spec_names_the_field_and_what_was_found() -> None:
     with pytest.raises(SpecError) as caught:
         parse_spec("name: a\nmodel: tiny-code\nhours: Mon-Fri 8-19 Europe/Berlin", origin="peagle.yaml")
     assert str(caught.value) == (
-        "peagle.yaml: hours: found 'Mon-Fri 8-19 Europe/Berlin'; allowed: days such as Mon-Fri, "
+        "peagle.yaml: line 3: hours: found 'Mon-Fri 8-19 Europe/Berlin'; allowed: days such as Mon-Fri, "
         "times such as 08:00-19:00, and a time zone (found '8-19')."
     )
 

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan import Context, Plan, Request, make_plan
-from peagle_sm.core.spec import ENDPOINT_NAME, EndpointSpec, load_spec
+from peagle_sm.core.spec import ENDPOINT_NAME, EndpointSpec, load_spec, parse_spec
 from tests.core.support import (
     AWS,
     CONTAINER,
@@ -20,6 +21,7 @@ from tests.core.support import (
     SCHEDULER_ROLE,
     TINY,
     breaches,
+    gated_catalog,
     plan_of,
 )
 
@@ -73,6 +75,7 @@ def test_the_whole_plan_of_the_stand_in() -> None:
                     "Arn": "arn:aws:scheduler:::aws-sdk:sagemaker:deleteEndpoint",
                     "RoleArn": SCHEDULER_ROLE,
                     "Input": '{"EndpointName": "demo"}',
+                    "RetryPolicy": {"MaximumEventAgeInSeconds": 60, "MaximumRetryAttempts": 0},
                 },
             },
         ),
@@ -210,14 +213,25 @@ def test_images_that_strip_quotes_run_without_their_supervisor() -> None:
     assert _container(plan_of(CONTAINER, image))["Environment"]["PROCESS_AUTO_RECOVERY"] == "false"
 
 
-def test_licence_network_and_key_reach_the_payloads() -> None:
+def test_an_agreement_is_sent_only_for_jumpstarts_own_gated_files() -> None:
+    gated, said = gated_catalog(), "accept_eula: true"
+    spec = parse_spec(f"{GPT}\n{said}")
+    container = _container(make_plan(spec, AWS, gated))
+    sources = [container["ModelDataSource"], container["AdditionalModelDataSources"][0]]
+    assert [one["S3DataSource"]["ModelAccessConfig"] for one in sources] == [{"AcceptEula": True}] * 2
+    of_your_own = f"{GPT}\n{said}\nmodel_uri: s3://mine/target/\nhead_uri: s3://mine/head/"
+    without = [(f"{GPT}\n{said}", None), (f"{CONTAINER}\n{said}", gated), (of_your_own, gated)]
+    for text, catalog in without:
+        plan = make_plan(parse_spec(text), AWS, catalog)
+        assert "ModelAccessConfig" not in json.dumps(_container(plan))
+
+
+def test_network_and_key_reach_the_payloads() -> None:
     plan = plan_of(
         CONTAINER,
-        "accept_eula: true\nplacement: {instance_types: [ml.c7i.2xlarge]}\nsecurity:\n"
+        "placement: {instance_types: [ml.c7i.2xlarge]}\nsecurity:\n"
         "  kms_key_id: alias/mine\n  vpc: {subnet_ids: [subnet-1], security_group_ids: [sg-1]}\n",
     )
-    container = _container(plan)
-    assert container["ModelDataSource"]["S3DataSource"]["ModelAccessConfig"] == {"AcceptEula": True}
     assert plan.requests[1].parameters["VpcConfig"] == {"Subnets": ["subnet-1"], "SecurityGroupIds": ["sg-1"]}
     assert plan.requests[2].parameters["KmsKeyId"] == "alias/mine"
 
@@ -228,7 +242,7 @@ def test_the_hash_covers_what_runs_and_nothing_else() -> None:
     other = [
         "speculation: {num_speculative_tokens: 4}",
         "placement: {instance_count: 2}",
-        "accept_eula: true",
+        "serving: {max_model_len: 4096}",
     ]
     assert [plan_of(GPT, extra).spec_hash for extra in same] == [base, base]
     assert len({base, *(plan_of(GPT, extra).spec_hash for extra in other)}) == 4

@@ -42,6 +42,7 @@ def test_a_recommended_spec_fits_on_both_instance_types(stem: str, instance_type
         "known-faults",
         "price",  # of a B200: EC2's alone is known
         "jumpstart-instance",  # gpt-oss-20b on a B200: JumpStart does not list the type
+        "chat-vocabulary",  # gpt-oss from your own bucket
         "trained-depth",  # Gemma's head is one's own
     }
     (variant,) = [

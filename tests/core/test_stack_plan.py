@@ -106,6 +106,8 @@ def test_the_budget_counts_with_as_many_instances_as_there_may_be() -> None:
 
 def test_the_engines_figures_come_as_often_as_asked() -> None:
     plan = plan_of(GPT, "metrics: {publish_seconds: 10}")
+    # The guard expects a datapoint a minute unless the tag says otherwise.
+    assert {"Key": "peagle-sm:publish-seconds", "Value": "10"} in bodies(plan).endpoint["Tags"]
     assert _container(plan)["ContainerMetricsConfig"] == {
         "MetricsEndpoints": [{"MetricsEndpointPath": "/metrics", "MetricPublishFrequencyInSeconds": 10}]
     }

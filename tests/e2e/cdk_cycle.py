@@ -25,6 +25,7 @@ from tests.e2e.cdk_world import (
     IDLE_MINUTES,
     NAME,
     REGION,
+    REQUEST_LAG_MINUTES,
     ROOT,
     SPEC,
     STACK,
@@ -150,7 +151,7 @@ class Cycle(World):
     def goes_idle(self) -> None:
         """Time passes without a request: the deployed guard turns the endpoint off through its stack."""
         with self.step("idle: the deployed Lambda turns it off through its stack") as told:
-            limit = IDLE_MINUTES + GRACE_MINUTES + 2 * SWEEP_MINUTES + 5
+            limit = IDLE_MINUTES + GRACE_MINUTES + REQUEST_LAG_MINUTES + 2 * SWEEP_MINUTES + 5
             passed = 0
             while self.endpoint() is not None and passed < limit + 4 * SWEEP_MINUTES:
                 self.advance(SWEEP_MINUTES)

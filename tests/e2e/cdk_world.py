@@ -14,12 +14,16 @@ from typing import Any
 
 import boto3
 
+from peagle_sm.local.spawn import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
 CDK = ROOT / "node_modules" / ".bin" / "cdk"
 PROGRAM = Path(sys.executable).parent / "peagle-sm"
 REGION, ACCOUNT = "us-east-1", "123456789012"
 NAME, STACK = "cycle", "Peagle-cycle"
 IDLE_MINUTES, GRACE_MINUTES = 10, 10
+# The local CloudWatch writes no zeros, so the guard waits this long (peagle_guard.evidence.REQUEST_LAG).
+REQUEST_LAG_MINUTES = 27
 SWEEP_MINUTES = 5
 PROMPT = "def add(a, b):\n"
 
@@ -183,8 +187,10 @@ class World:
 @contextlib.contextmanager
 def local_server(work: Path, *options: str) -> Iterator[int]:
     """A local SageMaker of its own; ended when the block ends."""
+    # Without a port a server that runs already, such as that of other tests, would be used.
+    at = ["--port", str(free_port())]
     done = subprocess.run(
-        [str(PROGRAM), "local", "up", "--detach", "--format", "json", *options],
+        [str(PROGRAM), "local", "up", "--detach", "--format", "json", *at, *options],
         capture_output=True,
         text=True,
         timeout=1800,

@@ -14,8 +14,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 
+from peagle_sm.local import client as client_of_server
 from peagle_sm.measure.arms import spec_of
 from peagle_sm.measure.stack import LocalStack
 from tests.clients.bench import Proxy, job_of
@@ -126,3 +128,45 @@ def test_the_aws_cli_gets_the_models_answer(
     )
     told = json.loads((tmp_path / "answer.json").read_text())
     assert told["choices"][0]["message"]["content"] == answer
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_the_responses_api_gives_the_answer_of_a_chat(proxy: str, answer: str, streamed: bool) -> None:
+    client = openai.OpenAI(base_url=proxy, api_key="any", max_retries=0)
+    asked: dict[str, Any] = {
+        "model": "",
+        "input": "def add(a, b):",
+        "max_output_tokens": 16,
+        "temperature": 0,
+    }
+    if streamed:
+        events = list(client.responses.create(**asked, stream=True))
+        assert events[-1].type in ("response.completed", "response.incomplete")
+        assert "".join(each.delta for each in events if each.type == "response.output_text.delta") == answer
+        told = events[-1].response
+    else:
+        told = client.responses.create(**asked)
+    assert told.output_text == answer
+    assert told.usage is not None
+    assert 0 < told.usage.output_tokens <= 16
+
+
+@pytest.mark.parametrize("events", [1, 3, 5])
+def test_a_cut_stream_of_two_answers_of_the_real_engine_raises(
+    server: Server, proxy: str, events: int
+) -> None:
+    """Between two events, with a proper end: nothing but the finish reasons shows it."""
+    client = openai.OpenAI(base_url=proxy, api_key="any", max_retries=0)
+    fault = {"kind": "cut", "where": "event", "clean": True, "endpoint": NAME, "times": 1}
+    client_of_server.add_fault(server.status.port, {**fault, "after_events": events})
+    with pytest.raises(openai.APIError, match="2 of 2 answers have no finish_reason"):
+        list(
+            client.completions.create(
+                model="",
+                prompt="def add(a, b):",
+                max_tokens=64,
+                n=2,
+                stream=True,
+                extra_body={"ignore_eos": True},
+            )
+        )

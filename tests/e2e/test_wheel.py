@@ -103,8 +103,10 @@ def test_the_wheel_holds_the_package_the_container_the_guards_code_and_nothing_e
             expected.add(str(Path(*path.parts[1:])))
         elif path.parts[0] == "container":
             expected.add(str(Path("peagle_sm", "_container", *path.parts[1:])))
-        elif path.parts[:3] == ("stacks", "guard", "runtime"):
-            expected.add(str(Path("peagle_sm", "_guard_runtime", *path.parts[3:])))
+        elif str(path) in ("app.py", "package.json", "package-lock.json") or (
+            path.parts[0] == "stacks" and path.parts[:3] != ("stacks", "guard", "simulator")
+        ):
+            expected.add(str(Path("peagle_sm", "_cdk_app", *path.parts)))
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
         modes = {info.filename: info.external_attr >> 16 for info in archive.infolist()}
@@ -117,6 +119,10 @@ def test_the_wheel_installs_with_the_versions_of_the_lock(installed: Installed) 
     done = subprocess.run([*pip_for(installed.venv), "check"], check=False)
     assert done.returncode == 0
     assert installed.run("--version").stdout.startswith("peagle-sm ")
+    written = installed.json("cdk", "init", "infra")["written"]
+    assert "infra/stacks" in written
+    assert (installed.work / "infra" / "stacks" / "guard" / "runtime" / "peagle_guard" / "sweep.py").is_file()
+    assert (installed.work / "infra" / "container" / "serve").stat().st_mode & 0o111
 
 
 @pytest.mark.slow

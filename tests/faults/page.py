@@ -45,8 +45,11 @@ that begin another use case's way (the calls of a deploy that then fails) stand 
 `tests/faults/test_matrix.py` runs a choice of the cells below with every `scripts/test`, and fails where a
 call or an outcome is not as this page has it.
 
-**What is tolerated.** Who may not write the guard's register (`dynamodb:DeleteItem` denied) may delete all
-the same, and is not told that a line of it stays: at worst the guard tries to wake what is gone, and fails.
+**What is tolerated.** Where the guard's register cannot be written (`dynamodb:DeleteItem`), a deletion goes
+on and its line stays: at worst the guard tries to wake what is gone, and fails.
+Who may not read or write it (`GetItem`, `UpdateItem`) pauses, resumes and updates all the same: the progress
+reports it, and the guard's next sweep finds out by itself. A resume whose endpoint serves reports a mark of
+the pause that it could not remove (`DeleteTags`); the next `update` or `resume` removes it.
 """
 
 

@@ -119,6 +119,8 @@ class FakeAws:
         self.stacks: dict[str, Stack] = {}
         self.targets: dict[str, str] = {}
         self.schedules: dict[str, datetime] = {}
+        # LastModificationDate of those that were written after START.
+        self.rewritten: dict[str, datetime] = {}
         self.points: dict[tuple[str, str], dict[datetime, float]] = defaultdict(dict)
         self.series_faults: set[str] = set()
         self.notices: list[tuple[datetime, str, str]] = []
@@ -259,8 +261,10 @@ class FakeAws:
             name = dimensions["EndpointName"]
             if dimensions["VariantName"] != "AllTraffic":
                 name = f"{name}/{dimensions['VariantName']}"
+        if name is None and query.metric == "ApproximateBacklogSize":
+            name = dimensions["EndpointName"]
         points = self.points.get((name or "", query.metric), {})
-        inside = {at: value for at, value in points.items() if start <= at < end}
+        inside = {at: value for at, value in points.items() if start <= at < min(end, self.now)}
         return Result(query.id, inside, whole=name not in self.series_faults)
 
     def invoke(self, function: str, event: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -353,9 +357,10 @@ class FakeAws:
         held.view = replace(held.view, status="Deleting", modified_at=self.now)
         held.gone_at = self.now + self.deleting_takes
 
-    def schedule_start(self, name: str) -> datetime | None:
+    def schedule_times(self, name: str) -> tuple[datetime | None, datetime | None] | None:
         self.called("GetSchedule")
-        return self.schedules.get(name)
+        start = self.schedules.get(name)
+        return None if start is None else (start, self.rewritten.get(name, START))
 
     def delete_schedule(self, name: str) -> None:
         self.called("DeleteSchedule")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import boto3
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ReadTimeoutError
 from botocore.response import StreamingBody
 from botocore.stub import ANY, Stubber
 
-from peagle_guard.aws import Query, Result
+from peagle_guard.aws import Query, Result, Unanswered
 from peagle_guard.boto_aws import BotoAws, FunctionFailed
 from peagle_guard.switch_aws import BotoSwitch
 from peagle_guard.turning import NoUpdates, Stack
@@ -78,6 +79,10 @@ def test_a_description_has_variants_and_a_missing_endpoint_is_none(session: Sess
     found = aws.describe_endpoint("chat")
     assert found is not None
     assert (found.variants, found.instances, found.config_name) == (("a", "b"), 3, "chat-1")
+    assert not found.is_async
+    queued = {**answer, "AsyncInferenceConfig": {"OutputConfig": {"S3OutputPath": "s3://answers/"}}}
+    stub.add_response("describe_endpoint", queued, {"EndpointName": "chat"})
+    assert aws.describe_endpoint("chat") == replace(found, is_async=True)
     message = 'Could not find endpoint "arn:aws:sagemaker:us-east-1:123456789012:endpoint/chat".'
     stub.add_client_error("describe_endpoint", "ValidationException", message)
     assert aws.describe_endpoint("chat") is None
@@ -145,7 +150,7 @@ def test_a_stack_is_there_until_cloudformation_does_not_find_it(session: Session
 
 
 def test_the_switch_updates_with_the_previous_template_and_nothing_else(session: Session) -> None:
-    aws = BotoSwitch(session)
+    aws = BotoSwitch(SETTINGS, session)
     stub = session.stubs["cloudformation"]
     stack = {"StackName": "Peagle-chat", "StackStatus": "CREATE_COMPLETE", "CreationTime": datetime.now(UTC)}
     parameters = [{"ParameterKey": "EndpointState", "ParameterValue": "on"}]
@@ -167,7 +172,7 @@ ANY_STACK = {"StackName": "Peagle-chat"}
 
 
 def test_a_component_that_is_going_already_is_left_alone(session: Session) -> None:
-    aws = BotoSwitch(session)
+    aws = BotoSwitch(SETTINGS, session)
     stub = session.stubs["sagemaker"]
     described = {
         "InferenceComponentName": "copy",
@@ -189,9 +194,25 @@ def test_a_component_that_is_going_already_is_left_alone(session: Session) -> No
 
 
 def test_a_schedule_that_is_not_there_is_none_and_deleting_it_is_fine(session: Session) -> None:
-    aws = BotoSwitch(session)
+    aws = BotoSwitch(SETTINGS, session)
     stub = session.stubs["scheduler"]
     for operation in ("get_schedule", "delete_schedule"):
         stub.add_client_error(operation, "ResourceNotFoundException", "Schedule does not exist.")
-    assert aws.schedule_start("peagle-chat-lifetime") is None
+    assert aws.schedule_times("peagle-chat-lifetime") is None
     aws.delete_schedule("peagle-chat-lifetime")
+
+
+def test_a_function_that_hangs_gives_no_answer_and_leaves_time_for_others(session: Session) -> None:
+    aws = BotoAws(SETTINGS, session)
+    client = session.stubs["lambda"].client
+    session.stubs["lambda"].deactivate()
+    # The sweeper has 240 s, and stops after two calls that hang.
+    config: Any = client.meta.config
+    assert 2 * config.read_timeout <= 120
+
+    def hang(**_: Any) -> None:
+        raise ReadTimeoutError(endpoint_url="https://lambda")
+
+    client.meta.events.register_first("before-call.lambda.Invoke", hang)
+    with pytest.raises(Unanswered, match="peagle-guard-switch: Read timeout"):
+        aws.invoke("peagle-guard-switch", {})

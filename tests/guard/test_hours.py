@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from peagle_guard import hours
@@ -56,6 +56,14 @@ def test_on_or_off(text: str, at: str, on: bool) -> None:
         ("Sun 02:30-12:00 Europe/Berlin", "2026-10-25", "2026-10-25T00:30", "2026-10-25T11:00"),
         ("Sun 00:30-02:30 Europe/Berlin", "2026-10-25", "2026-10-24T22:30", "2026-10-25T01:30"),
         ("Sat 20:00-04:00 Europe/Berlin", "2026-10-24", "2026-10-24T18:00", "2026-10-25T03:00"),
+        # A closing at the very start of the repeated hour: 02:00 is reached once before the clock goes back.
+        ("Sun 00:30-02:00 Europe/Berlin", "2026-10-25", "2026-10-24T22:30", "2026-10-25T00:00"),
+        ("Sun 00:30-03:00 Europe/Berlin", "2026-10-25", "2026-10-24T22:30", "2026-10-25T02:00"),
+        ("Sat 20:00-02:00 Europe/Berlin", "2026-10-24", "2026-10-24T18:00", "2026-10-25T00:00"),
+        # Havana repeats the hour after midnight, Lord Howe half an hour.
+        ("Sat 08:00-24:00 America/Havana", "2026-10-31", "2026-10-31T12:00", "2026-11-01T04:00"),
+        ("Sun 00:30-01:30 Australia/Lord_Howe", "2026-04-04", "2026-04-04T13:30", "2026-04-04T14:30"),
+        ("Sun 00:30-01:45 Australia/Lord_Howe", "2026-04-04", "2026-04-04T13:30", "2026-04-04T15:15"),
     ],
 )
 def test_daylight_saving(text: str, day: str, opens: str, closes: str) -> None:
@@ -111,6 +119,33 @@ def test_what_is_no_timetable_is_refused_with_what_is_allowed(text: str) -> None
 _CLOCK = st.integers(0, 1439).map(lambda minutes: f"{minutes // 60:02}:{minutes % 60:02}")
 _DAYS = st.sets(st.sampled_from(hours.DAYS), min_size=1)
 _ZONES = st.sampled_from(["Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "UTC"])
+
+
+_CHANGES = {
+    "Europe/Berlin": "2026-10-25T01:00",
+    "America/New_York": "2026-11-01T06:00",
+    "America/Havana": "2026-11-01T05:00",
+    "Australia/Lord_Howe": "2026-04-04T15:00",
+}
+
+
+@example("Europe/Berlin", "00:30", "02:00", -30)
+@given(st.sampled_from(sorted(_CHANGES)), _CLOCK, _CLOCK, st.integers(-180, 180))
+def test_in_autumn_it_is_open_outside_its_range_only_if_the_clock_reads_inside_again(
+    zone: str, start: str, end: str, minute: int
+) -> None:
+    if start >= end:
+        return
+    table = hours.parse(f"{start}-{end} {zone}")
+    at = utc(_CHANGES[zone]) + timedelta(minutes=minute)
+
+    def reads_inside(moment: datetime) -> bool:
+        return start <= f"{moment.astimezone(table.zone):%H:%M}" < end
+
+    if reads_inside(at):
+        assert hours.is_on(table, at)
+    elif hours.is_on(table, at):
+        assert any(reads_inside(at + timedelta(minutes=later)) for later in range(1, 60))
 
 
 @given(_DAYS, _CLOCK, _CLOCK, _ZONES, st.integers(0, 366 * 24 * 60))

@@ -61,7 +61,7 @@ def event(kind: str = "Create", **properties: Any) -> dict[str, Any]:
 
 def test_the_stacks_switch_comes_first_and_half_an_hour_later_the_endpoint_itself() -> None:
     scheduler = FakeScheduler()
-    made = provide(scheduler, FakeAws().register, SETTINGS, event(), START)
+    made = provide(scheduler, FakeEndpoints(), FakeAws().register, SETTINGS, event(), START)
     assert made.physical_id == "peagle-chat-lifetime"
     assert made.attributes["ExpiresAt"] == (START + 8 * HOUR).isoformat(timespec="seconds")
     soft, hard = (scheduler.schedules[f"peagle-chat-lifetime{suffix}"] for suffix in ("", "-hard"))
@@ -84,7 +84,9 @@ def test_the_stacks_switch_comes_first_and_half_an_hour_later_the_endpoint_itsel
 
 def test_components_are_deleted_before_the_endpoint_and_forgotten_with_it() -> None:
     scheduler, register = FakeScheduler(), FakeAws().register
-    provide(scheduler, register, SETTINGS, event(InferenceComponentNames=["one", "two"]), START)
+    provide(
+        scheduler, FakeEndpoints(), register, SETTINGS, event(InferenceComponentNames=["one", "two"]), START
+    )
     assert [name.removeprefix("peagle-chat-lifetime") for name in scheduler.schedules] == [
         "",
         "-hard-1",
@@ -94,11 +96,14 @@ def test_components_are_deleted_before_the_endpoint_and_forgotten_with_it() -> N
     second = scheduler.schedules["peagle-chat-lifetime-hard-2"]["Target"]
     assert second["Arn"].endswith(":deleteInferenceComponent")
     assert json.loads(second["Input"]) == {"InferenceComponentName": "two"}
-    update = event("Update", InferenceComponentNames=["one"])
-    update["OldResourceProperties"] = {"InferenceComponentNames": ["one", "two"]}
-    provide(scheduler, register, SETTINGS, update, START)
-    assert "peagle-chat-lifetime-hard-2" not in scheduler.schedules
-    provide(scheduler, register, SETTINGS, event("Delete", InferenceComponentNames=["one"]), START)
+    provide(
+        scheduler,
+        FakeEndpoints(),
+        register,
+        SETTINGS,
+        event("Delete", InferenceComponentNames=["one"]),
+        START,
+    )
     assert scheduler.schedules == {}
 
 
@@ -115,34 +120,93 @@ def test_without_a_stack_components_do_not_block_the_last_line_either() -> None:
 
 def test_a_new_deploy_rewrites_the_schedules_and_the_sweeper_knows() -> None:
     scheduler, aws = FakeScheduler(), FakeAws()
-    provide(scheduler, aws.register, SETTINGS, event(), START)
+    provide(scheduler, FakeEndpoints(), aws.register, SETTINGS, event(), START)
     aws.register.write("chat", created_at=START, keep_until=START + HOUR)
     later = START + 5 * HOUR
-    provide(scheduler, aws.register, SETTINGS, event("Update", Nonce="87654321"), later)
+    provide(scheduler, FakeEndpoints(), aws.register, SETTINGS, event("Update", Nonce="87654321"), later)
     assert scheduler.schedules["peagle-chat-lifetime"]["StartDate"] == later + 8 * HOUR
     assert aws.register.records["chat"].expires_at == later + 8 * HOUR
     assert aws.register.records["chat"].keep_until == START + HOUR
 
 
-def test_a_later_lease_is_not_shortened_by_a_deploy() -> None:
-    aws = FakeAws()
+@pytest.mark.parametrize("kind", ["Update", "Create"])
+def test_a_lease_outlasts_a_deploy_and_a_pause_by_hand(kind: str) -> None:
+    """The end is the later of both, and schedules and register agree on it."""
+    scheduler, aws = FakeScheduler(), FakeAws()
+    until = START + 20 * HOUR
+    aws.register.write("chat", created_at=START, keep_until=until, expires_at=until, paused=kind == "Create")
+    made = provide(scheduler, FakeEndpoints(), aws.register, SETTINGS, event(kind), START + HOUR)
+    assert made.attributes["ExpiresAt"] == until.isoformat(timespec="seconds")
+    soft, hard = (scheduler.schedules[f"peagle-chat-lifetime{suffix}"] for suffix in ("", "-hard"))
+    assert (soft["StartDate"], hard["StartDate"]) == (until, until + HOUR / 2)
+    assert json.loads(soft["Target"]["Input"])["expires_at"] == until.isoformat()
+    assert aws.register.records["chat"].expires_at == until
+
+
+def test_a_shorter_lifetime_without_a_lease_shortens_schedule_and_register() -> None:
+    scheduler, aws = FakeScheduler(), FakeAws()
     aws.register.write("chat", created_at=START, expires_at=START + 50 * HOUR)
-    provide(FakeScheduler(), aws.register, SETTINGS, event("Update"), START)
-    assert aws.register.records["chat"].expires_at == START + 50 * HOUR
+    provide(scheduler, FakeEndpoints(), aws.register, SETTINGS, event("Update"), START + HOUR)
+    assert scheduler.schedules["peagle-chat-lifetime"]["StartDate"] == START + 9 * HOUR
+    assert aws.register.records["chat"].expires_at == START + 9 * HOUR
+
+
+def test_a_lease_of_an_endpoint_that_is_gone_does_not_prolong_the_next() -> None:
+    scheduler, aws = FakeScheduler(), FakeAws()
+    aws.register.write("chat", created_at=START, keep_until=START + 20 * HOUR, gone_at=START + HOUR)
+    provide(scheduler, FakeEndpoints(), aws.register, SETTINGS, event("Update"), START + HOUR)
+    provide(scheduler, FakeEndpoints(), aws.register, SETTINGS, event("Create"), START + HOUR)
+    assert scheduler.schedules["peagle-chat-lifetime"]["StartDate"] == START + 9 * HOUR
+
+
+@pytest.mark.parametrize("status", ["InService", "Updating", "Deleting"])
+def test_the_schedules_of_an_endpoint_that_the_cleanup_left_behind_stay_armed(status: str) -> None:
+    """CloudFormation tries three times to delete it, skips it, and deletes the lifetime next."""
+    scheduler, register = FakeScheduler(), FakeAws().register
+    provide(scheduler, FakeEndpoints(), register, SETTINGS, event(InferenceComponentNames=["one"]), START)
+    armed = dict(scheduler.schedules)
+    remove = event("Delete", InferenceComponentNames=["one"])
+    provide(scheduler, FakeEndpoints(status=status), register, SETTINGS, remove, START)
+    assert scheduler.schedules == armed
+    provide(scheduler, FakeEndpoints(), register, SETTINGS, remove, START)
+    assert scheduler.schedules == {}
+
+
+def test_a_schedule_of_another_name_is_not_the_last_line_of_an_endpoint() -> None:
+    scheduler, register = FakeScheduler(), FakeAws().register
+    provide(scheduler, FakeEndpoints(), register, SETTINGS, event(ScheduleName="peagle-old"), START)
+    remove = {**event("Delete"), "PhysicalResourceId": "peagle-old"}
+    provide(scheduler, FakeEndpoints(status="InService"), register, SETTINGS, remove, START)
+    assert scheduler.schedules == {}
+
+
+def test_an_update_keeps_the_schedule_of_a_component_that_its_cleanup_will_delete() -> None:
+    """The old component would block the deletion of the endpoint if the cleanup leaves it behind."""
+    scheduler, register = FakeScheduler(), FakeAws().register
+    provide(scheduler, FakeEndpoints(), register, SETTINGS, event(InferenceComponentNames=["a", "b"]), START)
+    update = event("Update", InferenceComponentNames=["c"])
+    update["OldResourceProperties"] = {"InferenceComponentNames": ["a"]}
+    provide(scheduler, FakeEndpoints(), register, SETTINGS, update, START + HOUR)
+    ended = {
+        json.loads(one["Target"]["Input"])["InferenceComponentName"]: one["StartDate"]
+        for one in scheduler.schedules.values()
+        if one["Target"]["Arn"].endswith(":deleteInferenceComponent")
+    }
+    assert ended == dict.fromkeys(["c", "a"], START + 9.5 * HOUR)
 
 
 def test_what_does_not_read_back_is_not_armed() -> None:
     scheduler = FakeScheduler()
     scheduler.deaf = True
     with pytest.raises(NotArmed, match="peagle-chat-lifetime does not read back"):
-        provide(scheduler, FakeAws().register, SETTINGS, event(), START)
+        provide(scheduler, FakeEndpoints(), FakeAws().register, SETTINGS, event(), START)
 
 
 def test_delete_removes_both_and_is_done_when_there_are_none() -> None:
     scheduler, register = FakeScheduler(), FakeAws().register
-    provide(scheduler, register, SETTINGS, event(), START)
+    provide(scheduler, FakeEndpoints(), register, SETTINGS, event(), START)
     for _ in range(2):
-        assert provide(scheduler, register, SETTINGS, event("Delete"), START).physical_id
+        assert provide(scheduler, FakeEndpoints(), register, SETTINGS, event("Delete"), START).physical_id
         assert scheduler.schedules == {}
 
 
@@ -161,7 +225,7 @@ def test_delete_removes_both_and_is_done_when_there_are_none() -> None:
 def test_a_property_that_cannot_be_is_refused_before_anything_is_armed(properties: dict[str, str]) -> None:
     scheduler = FakeScheduler()
     with pytest.raises(ProviderError):
-        provide(scheduler, FakeAws().register, SETTINGS, event(**properties), START)
+        provide(scheduler, FakeEndpoints(), FakeAws().register, SETTINGS, event(**properties), START)
     assert scheduler.schedules == {}
 
 
@@ -173,18 +237,52 @@ def test_names_are_the_toolkits_and_fit_into_64_characters(name: str) -> None:
     assert all(len(each) <= 64 and schedule_name(name) != each for each in hard)
 
 
+@pytest.mark.parametrize("stack", ["", "Peagle-chat"])
+def test_no_firing_is_retried_so_a_late_one_never_meets_a_new_endpoint_of_the_name(stack: str) -> None:
+    """Scheduler's default is 185 retries in 24 hours; the command line's schedules follow the same rule."""
+    role = SETTINGS.scheduler_role_arn
+    arming = Arming("peagle-chat-lifetime", "chat", START, role, "queue", TOKEN, stack, ("copy",))
+    ours = payloads.lifetime_schedule("chat", "us-east-1", role, START)
+    for schedule in (*schedules(arming), ours):
+        assert schedule["Target"]["RetryPolicy"] == {
+            "MaximumEventAgeInSeconds": 60,
+            "MaximumRetryAttempts": 0,
+        }, schedule["Name"]
+
+
 # --- waking -------------------------------------------------------------------------------------------
 
 WAKE = {"action": "wake", "endpoint": "chat", "config": "chat-1", "time": START.isoformat()}
 
 
 class FakeEndpoints:
-    def __init__(self, scheduler: FakeScheduler, refusal: str = "") -> None:
+    """SageMaker's endpoints; ``status`` is that of `chat`, empty where it does not exist."""
+
+    def __init__(
+        self,
+        scheduler: FakeScheduler | None = None,
+        refusal: str = "",
+        status: str = "",
+        config: str = "chat-1",
+    ) -> None:
+        self.config = config
         self.scheduler = scheduler
         self.refusal = refusal
+        self.status = status
         self.created: list[dict[str, Any]] = []
 
+    def describe_endpoint(self, **parameters: Any) -> Any:
+        if not self.status:
+            message = 'Could not find endpoint "chat".'
+            raise ClientError(
+                {"Error": {"Code": "ValidationException", "Message": message}}, "DescribeEndpoint"
+            )
+        name = parameters["EndpointName"]
+        times = {"CreationTime": START, "LastModifiedTime": START, "EndpointConfigName": self.config}
+        return {"EndpointName": name, "EndpointArn": "arn", "EndpointStatus": self.status, **times}
+
     def create_endpoint(self, **parameters: Any) -> Any:
+        assert self.scheduler is not None
         assert "peagle-chat-lifetime" in self.scheduler.schedules, "armed first"
         if self.refusal:
             raise ClientError(
@@ -210,6 +308,18 @@ def test_waking_arms_the_schedule_and_creates_from_the_kept_configuration_with_i
     (created,) = endpoints.created
     assert (created["EndpointName"], created["EndpointConfigName"]) == ("chat", "chat-1")
     assert {"Key": "team", "Value": "search"} in created["Tags"]
+
+
+def test_a_wake_that_is_delivered_twice_moves_no_schedule() -> None:
+    """`keep` may have moved it between the two."""
+    scheduler = FakeScheduler()
+    aws = known()
+    wake(scheduler, FakeEndpoints(scheduler), aws.register, SETTINGS, WAKE)
+    scheduler.schedules["peagle-chat-lifetime"]["StartDate"] = kept = START + 20 * HOUR
+    for status in ("Creating", "InService"):
+        answer = wake(scheduler, FakeEndpoints(scheduler, status=status), aws.register, SETTINGS, WAKE)
+        assert answer == {"state": "done", "detail": "chat exists already"}
+        assert scheduler.schedules["peagle-chat-lifetime"]["StartDate"] == kept
 
 
 def test_waking_what_is_there_is_done_and_its_schedule_stays() -> None:
@@ -238,3 +348,38 @@ def test_waking_refuses_what_the_guard_never_saw() -> None:
     other.register.records["chat"] = replace(record, tags={**record.tags, "peagle-sm:endpoint": "another"})
     assert wake(scheduler, endpoints, other.register, SETTINGS, WAKE)["state"] == "refused"
     assert endpoints.created == []
+
+
+def _scaling(types: list[str], config: str, before: list[str] | None) -> dict[str, Any]:
+    told = event("Update", ScalingInstanceTypes=types, EndpointConfigName=config)
+    return told if before is None else {**told, "OldResourceProperties": {"ScalingInstanceTypes": before}}
+
+
+def test_another_instance_type_is_refused_before_a_scaling_endpoint_is_touched() -> None:
+    scheduler = FakeScheduler()
+    asked = _scaling(["ml.g7e.4xlarge"], "chat-new", ["ml.g7e.2xlarge"])
+    endpoints = FakeEndpoints(status="InService", config="chat-old")
+    with pytest.raises(ProviderError) as refused:
+        provide(scheduler, endpoints, FakeAws().register, SETTINGS, asked, START)
+    assert "found ml.g7e.2xlarge, wanted ml.g7e.4xlarge" in str(refused.value)
+    assert "Run `peagle-sm pause chat`, deploy the stack again, then run `peagle-sm resume chat`" in str(
+        refused.value
+    )
+    assert scheduler.schedules == {}
+
+
+@pytest.mark.parametrize(
+    ("asked", "exists"),
+    [
+        (_scaling(["b"], "chat-new", ["a"]), False),  # off: nothing runs that could be refused
+        (_scaling(["b"], "chat-old", ["a"]), True),  # CloudFormation's rollback: this config runs already
+        (_scaling(["a"], "chat-new", ["a"]), True),
+        (_scaling(["b"], "chat-new", None), True),  # it did not scale before
+        (_scaling([], "chat-new", ["a"]), True),  # it does not scale any more
+    ],
+)
+def test_any_other_update_of_a_scaling_endpoint_passes(asked: dict[str, Any], exists: bool) -> None:
+    scheduler = FakeScheduler()
+    endpoints = FakeEndpoints(status="InService" if exists else "", config="chat-old")
+    provide(scheduler, endpoints, FakeAws().register, SETTINGS, asked, START)
+    assert scheduler.schedules

@@ -11,7 +11,8 @@ from peagle_guard import costs, hours
 from peagle_guard.decide import decide
 from peagle_guard.limits import DRAIN
 from peagle_guard.records import Action, Decision, Endpoint, Evidence, Kind, Lifecycle, OffBy, Record, Tell
-from tests.guard.fake_aws import MINUTE, START, arn_of
+from peagle_guard.sweep import sweep
+from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws, arn_of
 
 HOUR = timedelta(hours=1)
 TRAFFIC = Evidence(Kind.TRAFFIC)
@@ -35,19 +36,45 @@ def at(
 
 
 def test_the_lifetime_warns_drains_and_ends() -> None:
+    """The lifetime's schedule does not wait: the drain comes before it, and a notice announces its start."""
     life = Lifecycle(max_lifetime=8 * HOUR)
-    assert at(life, START + 7.4 * HOUR).action is Action.NONE
-    warned = at(life, START + 7.5 * HOUR)
-    assert (warned.action, warned.tell, warned.off_at) == (Action.WARN, Tell.LIMIT_SOON, START + 8 * HOUR)
-    assert at(life, START + 7.6 * HOUR, warned.record).action is Action.NONE
     end = START + 8 * HOUR
-    assert at(life, end - MINUTE, warned.record).action is Action.NONE
-    assert at(life, end, warned.record).action is Action.WAIT
-    assert at(life, end + DRAIN - MINUTE, warned.record).action is Action.WAIT
-    assert at(life, end + DRAIN, warned.record).action is Action.TURN_OFF
-    off = at(life, end, warned.record, UNKNOWN)
+    begins = end - DRAIN
+    assert at(life, begins - 31 * MINUTE).action is Action.NONE
+    warned = at(life, begins - 30 * MINUTE)
+    assert (warned.action, warned.tell, warned.off_at) == (Action.WARN, Tell.LIMIT_SOON, begins)
+    assert at(life, begins - 20 * MINUTE, warned.record).action is Action.NONE
+    assert at(life, begins - MINUTE, warned.record).action is Action.NONE
+    waits = at(life, begins, warned.record)
+    assert (waits.action, waits.off_at, waits.expires_at) == (Action.WAIT, end, end)
+    assert at(life, end - MINUTE, warned.record).action is Action.WAIT
+    assert at(life, end, warned.record).action is Action.TURN_OFF
+    off = at(life, begins, warned.record, UNKNOWN)
     assert (off.action, off.off_by, off.tell) == (Action.TURN_OFF, OffBy.LIFETIME, None)
-    assert at(life, end, None, UNKNOWN).tell is Tell.OFF_NOW  # nobody was warned, so somebody is told
+    assert at(life, begins, None, UNKNOWN).tell is Tell.OFF_NOW  # no warning was sent, so this one is
+
+
+@pytest.mark.parametrize("minutes", [6, 20, 39])
+def test_the_drain_of_a_short_life_is_its_last_quarter(minutes: int) -> None:
+    life = Lifecycle(max_lifetime=minutes * MINUTE)
+    begins = START + life.max_lifetime * 3 / 4
+    assert at(life, begins - MINUTE).action is not Action.TURN_OFF
+    assert at(life, begins, None, UNKNOWN).action is Action.TURN_OFF
+
+
+def test_a_request_that_runs_as_the_notice_said_it_would_end_is_finished_before_the_schedule() -> None:
+    """A stream may last 8 minutes: the sweep that finds it at the announced time leaves it running."""
+    aws = FakeAws()
+    aws.add("chat", age=8 * HOUR - DRAIN, max_lifetime_hours="8")
+    aws.traffic_points("chat", START - 5 * MINUTE, START + 8 * MINUTE)
+    aws.idle_points("chat", START + 8 * MINUTE, START + HOUR)
+    for minutes in (0, 5):
+        aws.now = START + minutes * MINUTE
+        sweep(aws, SETTINGS, aws.now)
+        assert aws.deeds == []
+    aws.now = START + DRAIN
+    sweep(aws, SETTINGS, aws.now)
+    assert [what for _, what, _ in aws.deeds] == ["delete"]
 
 
 def test_keep_moves_the_lifetime_and_its_warning() -> None:
@@ -56,6 +83,8 @@ def test_keep_moves_the_lifetime_and_its_warning() -> None:
     kept = replace(warned, expires_at=START + 12 * HOUR, keep_until=START + 12 * HOUR)
     assert at(life, START + 9 * HOUR, kept, UNKNOWN).action is Action.NONE
     assert at(life, START + 11.5 * HOUR, kept).action is Action.WARN
+    # A lease holds to its last minute, so there is no time to drain where it ends the lifetime.
+    assert at(life, START + 12 * HOUR - MINUTE, kept, UNKNOWN).action is not Action.TURN_OFF
     assert at(life, START + 12 * HOUR, kept, UNKNOWN).action is Action.TURN_OFF
     earlier = replace(warned, expires_at=START + HOUR)
     assert at(life, START + 2 * HOUR, earlier, UNKNOWN).action is Action.NONE
@@ -96,7 +125,7 @@ def test_the_hours_end_with_a_notice_before_and_the_grace_for_traffic() -> None:
 
 def test_one_limits_drain_does_not_outlast_another_limits() -> None:
     """The hours end with a long grace, and the lifetime soon after."""
-    life = replace(OFFICE, grace=40 * MINUTE, max_lifetime=CLOSES + 5 * MINUTE - START)
+    life = replace(OFFICE, grace=40 * MINUTE, max_lifetime=CLOSES + 15 * MINUTE - START)
     assert at(life, CLOSES + 14 * MINUTE).action is Action.WAIT
     assert at(life, CLOSES + 15 * MINUTE).action is Action.TURN_OFF
 

@@ -21,7 +21,7 @@ OWNERS = ("ours", "foreign-tag", "foreign-untagged", "foreign-arn", "recreated")
 
 
 def world(status: str, metrics: str, owner: str, *, lifetime_hours: int = 100) -> FakeAws:
-    """An endpoint at the end of its grace: it was marked ten minutes ago."""
+    """An endpoint after its grace, and after the longest delay of request metrics: marked 40 minutes ago."""
     aws = FakeAws(START)
     aws.add("chat", status=status, age=3 * HOUR, idle_minutes="30", max_lifetime_hours=str(lifetime_hours))
     held = aws.endpoints["chat"]
@@ -31,8 +31,8 @@ def world(status: str, metrics: str, owner: str, *, lifetime_hours: int = 100) -
         created_at=held.view.created_at,
         spent_at=held.view.created_at,
         first_in_service_at=START - 2 * HOUR,
-        quiet_since=START - 40 * MINUTE,
-        marked_at=START - 10 * MINUTE,
+        quiet_since=START - 70 * MINUTE,
+        marked_at=START - 40 * MINUTE,
         tags=dict(held.tags),
     )
     end = START - 20 * MINUTE if metrics == "stale" else START

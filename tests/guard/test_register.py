@@ -7,9 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from peagle_guard.records import OffBy, Record
-from peagle_guard.register import DynamoRegister
+from peagle_guard.decide import decide
+from peagle_guard.records import Evidence, Kind, OffBy, Record
+from peagle_guard.register import DynamoRegister, read, written
+from peagle_guard.tags import lifecycle
 from tests.guard.fake_aws import MINUTE, START, tags_for
 from tests.local.serving import Server
 
@@ -104,6 +108,74 @@ def test_attributes_of_others_are_kept_and_unreadable_ones_do_no_harm(
     assert (seen.keep_until, seen.off_by, seen.version) == (None, None, 0)
     assert register.put(seen, START)
     assert table.get_item(TableName=TABLE, Key=key)["Item"]["note"] == {"S": "mine"}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"tags_json": {"S": "{"}},
+        {"tags_json": {"S": "[1]"}},
+        {"tags_json": {"BOOL": True}},
+        {"variants": {"S": "AllTraffic"}},
+        {"variants": {"S": "[[1]]"}},
+        {"instances": {"N": "1.5"}},
+        {"wake_tries": {"S": "two"}},
+        {"spent_usd": {"S": "much"}},
+        {"created_at": {"S": "9999-12-31T23:59:59-23:59"}},
+        {"expires_at": {"N": "5"}},
+        {"version": {"S": "seven"}},
+        {"off_by": {"L": []}},
+    ],
+    ids=str,
+)
+def test_one_unreadable_attribute_hides_no_other_and_the_next_write_replaces_it(
+    register: DynamoRegister, table: Any, bad: dict[str, Any]
+) -> None:
+    register.put(Record(name="other"), START)
+    item = {"pk": {"S": "endpoint#chat"}, "arn": {"S": "arn"}, "version": {"N": "3"}, **bad}
+    table.put_item(TableName=TABLE, Item=item)
+    found = {record.name: record for record in register.scan(None).items}
+    assert set(found) == {"other", "chat"}
+    assert found["chat"].arn == "arn"
+    assert register.put(found["chat"], START)
+    assert register.get("chat") == replace(found["chat"], version=found["chat"].version + 1)
+
+
+ATTRIBUTES = st.recursive(
+    st.one_of(
+        st.fixed_dictionaries({"S": st.text()}),
+        st.fixed_dictionaries({"S": st.sampled_from(["{}", "[1]", "null", "NaN", "2026-02-30", "idle"])}),
+        st.fixed_dictionaries({"N": st.floats().map(str) | st.integers().map(str)}),
+        st.fixed_dictionaries({"BOOL": st.booleans()}),
+        st.just({"NULL": True}),
+    ),
+    lambda inner: st.fixed_dictionaries({"L": st.lists(inner, max_size=3)}),
+    max_leaves=3,
+)
+NAMES = [*written(FULL, START), "unknown"]
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), ATTRIBUTES))
+def test_every_item_can_be_read_decided_about_and_written_back(item: dict[str, Any]) -> None:
+    """Whatever an attribute holds: one bad item must not end the sweep over all endpoints."""
+    record = read({**item, "pk": {"S": "endpoint#chat"}})
+    assert record.name == "chat"
+    decide(None, lifecycle(record.tags), record, Evidence(Kind.UNKNOWN), START)
+    stored = {key: value for key, value in written(record, START).items() if value is not None}
+    # What was spent is kept to a millionth of a dollar.
+    kept = replace(record, spent_usd=round(record.spent_usd, 6))
+    assert read({**stored, "pk": {"S": "endpoint#chat"}}) == kept
+
+
+@pytest.mark.parametrize("version", ["0.5", "2.5"])
+def test_a_version_that_is_no_whole_number_is_replaced(
+    register: DynamoRegister, table: Any, version: str
+) -> None:
+    table.put_item(TableName=TABLE, Item={"pk": {"S": "endpoint#chat"}, "version": {"N": version}})
+    seen = register.get("chat")
+    assert register.put(replace(seen, marked_at=START), START)
+    assert register.get("chat").version == seen.version + 1
+    assert not register.put(seen, START)
 
 
 def test_what_is_gone_is_forgotten_in_the_end_but_not_what_can_come_back(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
+from peagle_guard.aws import Unanswered
 from peagle_guard.report import Entry, Report
 from peagle_guard.sweep import sweep
 from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws
@@ -253,3 +257,69 @@ def test_a_limit_that_somebody_moved_leaves_no_trace() -> None:
     aws.register.write("chat", keep_until=at(60), expires_at=at(60))
     assert entry(run(aws, 5)).action == "none"
     assert aws.register.records["chat"].off_by is None
+
+
+def test_an_idle_endpoint_whose_tag_names_another_stack_ends_itself_and_not_that_stack() -> None:
+    """The busy endpoint `work` and its stack go on; `chat`, which is idle, goes."""
+    aws = idle()
+    aws.add("work", age=2 * HOUR, stack="Peagle-work")
+    aws.traffic_points("work", START - 2 * HOUR, START + 2 * HOUR)
+    aws.endpoints["chat"].tags["peagle-sm:stack"] = "Peagle-work"
+    failures: list[str] = []
+    for minutes in (0, 5, 10, 15):
+        aws.now = at(minutes)
+        failures += sweep(aws, SETTINGS, aws.now).failures
+    assert aws.deeds == [(at(10), "delete", "chat")]
+    assert aws.stacks["Peagle-work"].parameters["EndpointState"] == "on"
+    assert list(aws.endpoints) == ["work"]
+    assert "tag peagle-sm:stack: found 'Peagle-work'; allowed: 'Peagle-chat'" in failures[0]
+
+
+def test_the_schedules_that_a_stacks_cleanup_left_behind_go_once_its_endpoint_is_gone() -> None:
+    """Armed at creation for 8 hours, the hard ones half an hour later; a newer arming is left alone."""
+    aws = idle(stack="Peagle-chat")
+    ends = START + 6 * HOUR
+    newer = {"peagle-chat-lifetime-hard-2": ends + HOUR}
+    hard = dict.fromkeys(["peagle-chat-lifetime-hard", "peagle-chat-lifetime-hard-1"], ends + HOUR / 2)
+    aws.schedules = {"peagle-chat-lifetime": ends, **hard, **newer}
+    for minutes in (0, 5, 10, 15):
+        run(aws, minutes)
+    assert aws.schedules == newer
+
+
+def test_a_switch_that_hangs_for_some_endpoints_does_not_starve_the_others() -> None:
+    """Each unanswered call takes a minute of the sweep's four: two at most, and the untried come first."""
+    aws = FakeAws()
+    for name in ("a", "b", "c", "d"):
+        aws.add(name, age=3 * HOUR, max_lifetime_hours="2")
+    hangs = {"a", "b", "c"}
+    tried: list[list[str]] = []
+
+    def invoke(function: str, event: Mapping[str, Any]) -> Mapping[str, Any]:
+        tried[-1].append(event["endpoint"])
+        if event["endpoint"] in hangs:
+            raise Unanswered("peagle-guard-switch: Read timeout")
+        return FakeAws.invoke(aws, function, event)
+
+    aws.invoke = invoke  # type: ignore[method-assign]
+    for minutes in range(0, 25, 5):
+        tried.append([])
+        aws.now = at(minutes)
+        failures = sweep(aws, SETTINGS, aws.now).failures
+        assert sum("Unanswered" in each for each in failures) == 2
+    assert tried[0] == ["a", "b"]
+    assert tried[1][:3] == ["c", "d", "a"]
+    assert "d" not in aws.endpoints
+    turns = Counter(name for each in tried for name in each)
+    assert min(turns[name] for name in hangs) >= 2, "what hangs is tried in turn"
+
+
+def test_an_endpoint_about_which_nothing_can_be_decided_does_not_end_the_sweep() -> None:
+    aws = idle()
+    aws.add("far", age=HOUR)
+    aws.endpoints["far"].view = replace(
+        aws.endpoints["far"].view, created_at=datetime.max.replace(tzinfo=UTC)
+    )
+    report = sweep(aws, SETTINGS, START)
+    assert entry(report, "chat").action == "mark"
+    assert "OverflowError" in entry(report, "far").faults[0]

@@ -34,11 +34,13 @@ def test_tags_are_read() -> None:
             hours="Mon-Fri 08:00-19:00 Europe/Berlin",
             stack="Peagle-chat",
             idle="scale-to-zero",
+            publish_seconds="300",
         )
     )
     assert (found.idle, found.grace, found.max_lifetime) == (30 * MINUTE, 12 * MINUTE, 2.5 * HOUR)
     assert (found.budget_usd, found.usd_per_hour) == (500.0, 113.93)
     assert found.hours is not None
+    assert found.publish == 5 * MINUTE
     assert (found.owner, found.scales_to_zero, found.faults) == ("stack:Peagle-chat", True, ())
     assert lifecycle({}) == Lifecycle()
 
@@ -92,3 +94,13 @@ def test_an_events_time() -> None:
     assert time_of({"time": "2026-11-16T08:00:00"}) == START
     assert time_of({"time": "<aws.scheduler.scheduled-time>"}) is None
     assert time_of({}) is None
+
+
+@pytest.mark.parametrize("stack", ["Peagle-other", "Peagle-", "Peagle-chat2", "peagle-chat", "production"])
+def test_a_stack_of_another_name_is_not_believed_and_is_reported(stack: str) -> None:
+    found = lifecycle(tags_for("chat", stack=stack))
+    assert (found.stack, found.owner) == (None, "direct")
+    assert found.faults == (
+        f"tag peagle-sm:stack: found {stack!r}; allowed: 'Peagle-chat'; "
+        "the endpoint is turned off without a stack",
+    )

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
+from itertools import count
+from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError, ReadTimeoutError
 
-from peagle_guard.records import BUSY
+from peagle_guard.records import BUSY, OffBy
+from peagle_guard.sweep import sweep
 from peagle_guard.turning import Stack, turn
-from tests.guard.fake_aws import MINUTE, START, FakeAws, arn_of
+from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws, arn_of
 
 OFF = {"action": "off", "stack": "Peagle-chat"}
 ON = {"action": "on", "stack": "Peagle-chat"}
@@ -177,6 +182,17 @@ def test_the_schedules_of_its_components_go_with_it_and_a_later_one_stays() -> N
     assert (turn(aws, direct(expires_at=ends.isoformat()))["state"], aws.schedules) == ("done", late)
 
 
+def test_a_schedule_that_a_redeploy_has_armed_since_stays_although_it_ends_sooner() -> None:
+    aws = FakeAws()
+    name, ends, off_at = "peagle-chat-lifetime", START + timedelta(hours=48), START + timedelta(hours=1)
+    sooner = {name: START + timedelta(hours=4)}
+    aws.schedules, aws.rewritten = dict(sooner), {name: off_at + 10 * MINUTE}
+    event = direct(expires_at=ends.isoformat(), off_at=off_at.isoformat())
+    assert (turn(aws, event)["state"], aws.schedules) == ("done", sooner)
+    aws.rewritten = {name: off_at - MINUTE}
+    assert (turn(aws, event)["state"], aws.schedules) == ("done", {})
+
+
 def test_off_without_a_stack_leaves_another_creation_or_arn_alone() -> None:
     for event in (direct(created_at=(START - MINUTE).isoformat()), direct(arn=arn_of("chat2"))):
         aws = alone()
@@ -191,14 +207,185 @@ def test_off_without_a_stack_refuses_what_a_stack_owns_and_what_is_not_said() ->
     assert did(aws) == []
 
 
-def test_components_and_scalable_targets_go_first() -> None:
+VARIANT = {"endpoint/chat/variant/AllTraffic": "sagemaker:variant:DesiredInstanceCount"}
+COPIES = {
+    f"inference-component/{name}": "sagemaker:inference-component:DesiredCopyCount" for name in ("one", "two")
+}
+
+
+def dismantled() -> FakeAws:
+    """Two components that scale, on an endpoint that the sweep has decided to turn off."""
     aws = alone()
-    aws.endpoints["chat"].components = ["copy"]
-    aws.targets = {"endpoint/chat/variant/AllTraffic": "sagemaker:variant:DesiredInstanceCount"}
+    aws.endpoints["chat"].components = ["one", "two"]
+    aws.targets = {**COPIES, **VARIANT}
+    aws.register.write("chat", created_at=START, off_at=START, off_by=OffBy.IDLE)
+    return aws
+
+
+def test_components_and_their_scalable_targets_go_first() -> None:
+    aws = dismantled()
+    aws.hook = lambda operation: (
+        pytest.fail("before it was recorded")
+        if operation in ("DeregisterScalableTarget", "DeleteInferenceComponent")
+        and not aws.register.records["chat"].parting
+        else None
+    )
     turn(aws, direct())
-    assert did(aws) == ["deregister", "delete-component"]
+    assert did(aws) == ["deregister", "deregister", "delete-component", "delete-component"]
     turn(aws, direct())
-    assert did(aws) == ["deregister", "delete-component", "delete"]
+    assert did(aws)[4:] == ["delete", "deregister"]
+    assert aws.targets == {}
+
+
+def throttled(operation: str) -> ClientError:
+    error: Any = {"Error": {"Code": "ThrottlingException", "Message": "Rate exceeded"}}
+    return ClientError(error, operation)
+
+
+def test_a_deletion_that_aws_refuses_leaves_the_autoscaling_alone() -> None:
+    aws = alone()
+    aws.targets = dict(VARIANT)
+    aws.faults["DeleteEndpoint"] = [throttled("DeleteEndpoint")]
+    with pytest.raises(ClientError, match="Rate exceeded"):
+        turn(aws, direct())
+    assert aws.targets == VARIANT
+    aws.faults["DeregisterScalableTarget"] = [throttled("DeregisterScalableTarget")]
+    with pytest.raises(ClientError, match="Rate exceeded"):
+        turn(aws, direct())
+    assert (turn(aws, direct())["state"], aws.targets) == ("in-progress", {})
+
+
+@pytest.mark.parametrize(
+    ("operation", "done", "parting"),
+    [
+        ("DeregisterScalableTarget", 0, False),
+        ("DeregisterScalableTarget", 1, True),
+        ("DeleteInferenceComponent", 0, True),
+        ("DeleteInferenceComponent", 1, True),
+    ],
+)
+def test_what_has_begun_to_be_dismantled_is_recorded_and_carried_through(
+    operation: str, done: int, parting: bool
+) -> None:
+    """A first call that AWS refuses leaves the endpoint whole, so traffic still keeps it."""
+    aws = dismantled()
+    calls = count()
+
+    def fail(called: str) -> None:
+        if called == operation and next(calls) == done:
+            raise throttled(operation)
+
+    aws.hook = fail
+    with pytest.raises(ClientError, match="Rate exceeded"):
+        turn(aws, direct())
+    assert aws.register.records["chat"].parting is parting
+    aws.hook = None
+    aws.traffic_points("chat", START, START + 10 * MINUTE)
+    for minutes in (5, 10, 15):
+        aws.now = START + minutes * MINUTE
+        assert sweep(aws, SETTINGS, aws.now).failures == ()
+    assert (aws.endpoints == {}) is parting
+    if not parting:
+        assert aws.targets == {**COPIES, **VARIANT}
+
+
+def test_what_is_half_dismantled_is_carried_through_although_later_tries_fail_at_once() -> None:
+    aws = dismantled()
+    aws.faults["DeregisterScalableTarget"] = []
+    calls = count()
+
+    def fail(called: str) -> None:
+        if called == "DeleteInferenceComponent" and next(calls) >= 1:
+            raise throttled("DeleteInferenceComponent")
+
+    aws.hook = fail
+    for _ in range(3):
+        with pytest.raises(ClientError, match="Rate exceeded"):
+            turn(aws, direct())
+        assert aws.register.records["chat"].parting
+
+
+def test_an_answer_that_is_lost_counts_as_begun() -> None:
+    aws = dismantled()
+    aws.faults["DeregisterScalableTarget"] = [ReadTimeoutError(endpoint_url="https://scaling")]
+    with pytest.raises(ReadTimeoutError):
+        turn(aws, direct())
+    assert aws.register.records["chat"].parting
+
+
+# --- the end of a lifetime and `keep` ------------------------------------------------------------------
+
+
+def at_its_end(**record: Any) -> tuple[FakeAws, dict[str, str]]:
+    aws = world()
+    aws.now = ends = START + timedelta(hours=8)
+    aws.schedules = {"peagle-chat-lifetime": ends}
+    aws.register.write("chat", created_at=START, **record)
+    return aws, {**OFF, "expires_at": ends.isoformat()}
+
+
+def test_the_end_of_a_lifetime_is_claimed_before_the_stack_is_updated() -> None:
+    aws, event = at_its_end()
+    assert (turn(aws, event)["state"], did(aws)) == ("in-progress", ["stack-off"])
+    record = aws.register.records["chat"]
+    assert (record.off_by, record.off_at) == (OffBy.LIFETIME, aws.now)
+
+
+@pytest.mark.parametrize("where", ["schedule", "register"])
+def test_an_event_of_a_limit_that_keep_has_moved_is_refused(where: str) -> None:
+    aws, event = at_its_end()
+    later = aws.now + timedelta(hours=3)
+    if where == "schedule":
+        aws.schedules["peagle-chat-lifetime"] = later
+    else:
+        aws.register.write("chat", expires_at=later, keep_until=later)
+    answer = turn(aws, event)
+    assert (answer["state"], did(aws)) == ("refused", [])
+    assert answer["detail"] == "the lifetime of chat was moved to 2026-11-16T19:00:00+00:00"
+    # The event of the new end is obeyed.
+    aws.now = later
+    assert turn(aws, {**OFF, "expires_at": later.isoformat()})["state"] == "in-progress"
+
+
+def test_keep_and_the_end_of_a_lifetime_never_both_succeed() -> None:
+    """`keep` writes the register, on the version that it read, at each call of the switch in turn."""
+    kept = []
+    for position in count():
+        aws, event = at_its_end()
+        calls = count()
+
+        def keep(
+            operation: str, aws: FakeAws = aws, calls: Iterator[int] = calls, position: int = position
+        ) -> None:
+            if next(calls) != position:
+                return
+            record = aws.register.records["chat"]
+            if record.off_at is None:
+                later = aws.now + timedelta(hours=3)
+                aws.register.write("chat", keep_until=later, expires_at=later)
+
+        aws.hook = keep
+        turn(aws, event)
+        if next(calls) <= position:
+            break
+        record = aws.register.records["chat"]
+        kept.append(record.keep_until is not None)
+        assert did(aws) == ([] if record.keep_until else ["stack-off"]), position
+    assert True in kept
+    assert False in kept
+
+
+def test_a_lifetime_ends_also_where_the_register_cannot_be_read() -> None:
+    aws, event = at_its_end()
+    aws.faults["GetItem"] = [throttled("GetItem")] * 9
+    assert (turn(aws, event)["state"], did(aws)) == ("in-progress", ["stack-off"])
+
+
+def test_a_lease_of_an_older_endpoint_does_not_prolong_the_next() -> None:
+    aws, event = at_its_end(expires_at=START + timedelta(hours=20))
+    aws.change("chat", created_at=START + timedelta(hours=1))
+    assert (turn(aws, event)["state"], did(aws)) == ("in-progress", ["stack-off"])
+    assert aws.register.records["chat"].created_at == START + timedelta(hours=1)
 
 
 def test_every_parameter_is_passed() -> None:

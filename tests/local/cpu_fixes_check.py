@@ -206,6 +206,18 @@ def same_buffers(kernels: Any) -> bool:
     return bool(alike and copied and torch.equal(gpu, torch.tensor([0, 1, 2, 0])))
 
 
+def top_k_of_a_step_without_drafts() -> bool:
+    """All requests of the step have just begun; vLLM's own function raises RuntimeError here."""
+    from vllm.v1.sample import rejection_sampler
+
+    metadata = SimpleNamespace(
+        all_greedy=False, temperature=torch.ones(2), top_k=torch.tensor([2, 2]), top_p=None
+    )
+    counts = torch.zeros(2, dtype=torch.int32)
+    logits = rejection_sampler.apply_sampling_constraints(torch.empty(0, 64), counts, metadata)
+    return bool(logits.shape == (0, 64))
+
+
 def main(weights: str) -> None:
     report: dict[str, Any] = {}
     for head in ("p-eagle", "eagle3"):
@@ -215,7 +227,7 @@ def main(weights: str) -> None:
         # A late end of one would take the process groups of the next with it.
         del llm
         gc.collect()
-    report["kernels"] = compare_kernels()
+    report["kernels"] = {**compare_kernels(), "top-k without drafts": top_k_of_a_step_without_drafts()}
     print(json.dumps(report))
 
 

@@ -54,7 +54,8 @@ def test_every_layer_of_the_target_and_of_either_head_is_straight(report: dict[s
 
 
 @pytest.mark.parametrize(
-    "kernel", ["norms", "argmax", "slots", "products", "rows", "compiled rows", "buffers"]
+    "kernel",
+    ["top-k without drafts", "norms", "argmax", "slots", "products", "rows", "compiled rows", "buffers"],
 )
 def test_a_kernel_computes_what_the_one_it_replaces_does(report: dict[str, Any], kernel: str) -> None:
     assert report["kernels"][kernel]

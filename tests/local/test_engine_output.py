@@ -91,6 +91,17 @@ def test_without_any_error_the_last_lines_are_told() -> None:
     assert last_words(lines, 3) == "INFO line 37\nINFO line 38\nINFO line 39"
 
 
+def test_a_killed_engine_s_healthy_start_is_no_cause() -> None:
+    routes = [
+        "INFO Available routes are:",
+        "INFO Route: /ping, Methods: GET",
+        "INFO Application startup complete.",
+    ]
+    expected = "a signal ended it (SIGKILL); it had no error of its own"
+    assert last_words(routes, killed_by="SIGKILL") == expected
+    assert last_words([*routes, "ValueError: too big"], killed_by="SIGABRT") == "ValueError: too big"
+
+
 def test_a_line_as_long_as_a_page_is_cut() -> None:
     assert len(last_words([f"ValueError: {'x' * 5000}"])) < 500
 

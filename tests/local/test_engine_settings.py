@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.local.engine_image import is_aws, parse_image, refusal
+from peagle_sm.core.catalog import load_catalog
+from peagle_sm.local.engine_image import parse_image, refusal
 from peagle_sm.local.engine_model import ModelFacts, read_model
 from peagle_sm.local.engine_settings import LocalSettings, local_settings, rewrite_paths
 
@@ -199,7 +200,7 @@ def test_the_gate_stands_before_images_of_ones_own_and_not_before_awss() -> None
     ],
 )
 def test_whose_image_it_is(uri: str, aws: bool) -> None:
-    assert is_aws(uri) == aws
+    assert load_catalog().published_by_aws(uri) == aws
 
 
 AMD = "processor\t: 0\nflags\t\t: fpu avx512f avx512_bf16 sse2\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import pytest
@@ -208,3 +209,13 @@ def test_a_schedule_that_fails_writes_to_its_dead_letter_queue(server: Server, s
     (letter,) = eventually(letters)
     assert letter["MessageAttributes"]["ERROR_CODE"]["StringValue"] == "ValidationException"
     assert json.loads(letter["Body"]) == {"EndpointName": "no-such-endpoint"}
+
+
+@pytest.mark.parametrize("service", ["sagemaker", "dynamodb"])
+def test_every_answer_is_dated_by_the_local_clock(server: Server, service: str) -> None:
+    lifecycle.advance_clock(server.status.port, 3600)
+    before = local_now(server)
+    client = server.client(service)
+    answer = client.list_endpoints() if service == "sagemaker" else client.list_tables()
+    date = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
+    assert before - timedelta(seconds=1) <= date <= local_now(server)

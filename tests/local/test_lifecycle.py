@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import psutil
 import pytest
 
 from peagle_sm.core.errors import EngineError, NotFound, SpecError
-from peagle_sm.local import lifecycle, state
+from peagle_sm.local import lifecycle, spawn, state
 from peagle_sm.local.state import Process, ServerState
 from peagle_sm.local.status import LocalStatus
 from tests.local import stand_in_server
@@ -86,8 +87,11 @@ def test_what_a_killed_server_leaves_is_found_and_ended(home: Path) -> None:
     engine = deploy(server, home)
     os.kill(server.pid, signal.SIGKILL)
     eventually(lambda: lifecycle.status() == [])
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound) as raised:
         lifecycle.find_server()
+    assert f"The server at port {server.port} (process {server.pid}) ended unexpectedly" in str(raised.value)
+    assert "it served: e-v" in str(raised.value)
+    assert str(state.log_path(server.port)) in str(raised.value)
     assert lifecycle.down()[0].how == "already gone"
     assert all_gone(engine)
     assert list(state.read_all()) == []
@@ -176,6 +180,37 @@ def test_a_state_file_of_a_process_that_was_replaced_by_another_is_stale(home: P
     assert lifecycle.status() == []
     assert [ended.how for ended in lifecycle.down()] == ["already gone"]
     assert state.read(1) is None
+
+
+def test_a_full_disk_is_reported_with_what_to_set(tmp_path: Path) -> None:
+    with pytest.raises(
+        EngineError, match=r"the disk of .* is full: 12 MB are free, 200 MB are needed"
+    ) as raised:
+        spawn.require_space(tmp_path, lambda at: 12_000_000)
+    assert "XDG_STATE_HOME" in str(raised.value.next_step)
+
+
+@pytest.mark.slow
+def test_a_server_that_dies_without_a_word_says_how_to_see_why(home: Path) -> None:
+    silent = home / "python"
+    silent.write_text("#!/bin/sh\nexit 3\n")
+    silent.chmod(0o755)
+    with pytest.raises(EngineError, match="ended with status 3 and wrote nothing") as raised:
+        spawn.detached(spawn.free_port(), None, lambda _: None, python=str(silent))
+    assert "in the foreground" in str(raised.value.next_step)
+
+
+@pytest.mark.slow
+def test_moving_the_clock_by_hours_reports_what_has_passed(home: Path) -> None:
+    server = start()
+    before = datetime.fromisoformat(lifecycle.find_server(server.port).clock)
+    passed: list[float] = []
+    now = datetime.fromisoformat(lifecycle.advance_clock(server.port, 4000, passed.append))
+    assert passed == [1800, 3600, 4000]
+    assert timedelta(seconds=4000) <= now - before < timedelta(seconds=4000) + timedelta(minutes=5)
+    for seconds in (-1.0, 4e7):
+        with pytest.raises(SpecError, match="only goes forward, by at most a year"):
+            lifecycle.advance_clock(server.port, seconds)
 
 
 def test_an_unreadable_state_file_is_passed_over(home: Path) -> None:

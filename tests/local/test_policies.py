@@ -15,6 +15,10 @@ from tests.local.serving import Server
 
 ROLE = "arn:aws:iam::123456789012:role/simulated"
 PASS = {"Effect": "Allow", "Action": "iam:PassRole", "Resource": ROLE}
+GRANT = {"Effect": "Allow", "Action": "kms:CreateGrant", "Resource": "*"}
+GRANT_KEY = "kms:GrantIsForAWSResource"
+FOR_AWS = {"Bool": {GRANT_KEY: "true"}}
+WITHOUT = {"Null": {GRANT_KEY: "true"}}
 TO_SAGEMAKER = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
 
 
@@ -53,6 +57,11 @@ def _policy(*statements: dict[str, Any]) -> list[dict[str, Any]]:
             {},
             "allowed",
         ),
+        ({**GRANT, "Condition": FOR_AWS}, "kms:CreateGrant", "k", {GRANT_KEY: "true"}, "allowed"),
+        ({**GRANT, "Condition": FOR_AWS}, "kms:CreateGrant", "k", {GRANT_KEY: "false"}, "implicitDeny"),
+        ({**GRANT, "Condition": FOR_AWS}, "kms:CreateGrant", "k", {}, "implicitDeny"),
+        ({**GRANT, "Condition": WITHOUT}, "kms:CreateGrant", "k", {}, "allowed"),
+        ({**GRANT, "Condition": WITHOUT}, "kms:CreateGrant", "k", {GRANT_KEY: "true"}, "implicitDeny"),
     ],
 )
 def test_a_statement_allows_or_does_not(

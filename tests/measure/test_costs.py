@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 
@@ -10,9 +11,9 @@ import pytest
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.unit_cost import Demand
-from peagle_sm.measure.costs import cheapest, cost_rows, head_value, serving_of
+from peagle_sm.measure.costs import cheapest, cost_rows, head_value, rate_spread, serving_of
 from peagle_sm.measure.points import Objective
-from peagle_sm.measure.records import ClientHealth, Interval
+from peagle_sm.measure.records import ClientHealth, Interval, RequestRecord
 from tests.measure.report.making import MODES, arm, closed, compared, comparison, point
 
 DRAW = random.Random(3)
@@ -133,3 +134,53 @@ def test_arms_that_share_no_load() -> None:
     with pytest.raises(SpecError, match="share no load") as caught:
         head_value(rows, [], head="nobody", baseline=ARMS["none"].name, training_usd=1)
     assert "gpt-oss-20b-p-eagle" in caught.value.message
+
+
+def answer(tokens: int, seconds: float, error: str | None = None) -> RequestRecord:
+    arm = ARMS["none"].name
+    return RequestRecord(
+        arm, closed(1), "p", "measured", 0, 0, 0.1, seconds, seconds, 5, tokens, 4, error=error
+    )
+
+
+def test_a_load_with_failed_requests_is_never_the_cheapest() -> None:
+    broken = replace(POINTS["p-eagle", 8], requests=100, errors={"timeout": 60})
+    rows = cost_rows(ARMS.values(), [broken, POINTS["p-eagle", 1]], demand=Demand(otps=100))
+    assert rows[0].misses == ("60 of 100 requests failed",)
+    assert rows[0].failed == 0.6
+    best = cheapest(rows)
+    assert best is not None
+    assert best.load.concurrency == 1
+    one = replace(broken, errors={"timeout": 1})
+    assert cost_rows(ARMS.values(), [one])[0].misses == ()
+
+
+def test_the_price_has_an_interval_and_a_price_of_a_real_day() -> None:
+    requests = [answer(tokens, 1.0) for tokens in (90, 100, 110, 100)]
+    (row,) = cost_rows([ARMS["none"]], [POINTS["none", 1]], requests_of=lambda point: requests, used=0.25)
+    assert row.usd_per_million is not None
+    assert row.usd_low is not None
+    assert row.usd_high is not None
+    assert row.usd_low < row.usd_per_million < row.usd_high
+    assert row.usd_high / row.usd_low == pytest.approx(
+        math.exp(2 * 3.182 * math.sqrt(200 * 4 / 3) / 400), rel=1e-3
+    )
+    assert row.usd_used == pytest.approx(4 * row.usd_per_million)
+
+
+def test_too_few_answers_give_no_interval() -> None:
+    assert rate_spread([answer(10, 1.0)] * 2) is None
+    assert rate_spread([answer(10, 1.0, error="timeout")] * 5) is None
+    assert rate_spread([answer(10, 1.0)] * 5) == 0.0
+
+
+def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
+    rng, held = random.Random(5), 0
+    for _ in range(400):
+        lengths = [rng.lognormvariate(4, 0.6) for _ in range(40)]
+        drawn = [answer(round(n), n / 100 * rng.lognormvariate(-0.02, 0.2)) for n in lengths]
+        spread = rate_spread(drawn)
+        assert spread is not None
+        rate = sum(one.output_tokens or 0 for one in drawn) / sum(one.done_s for one in drawn)
+        held += abs(math.log(rate / 100)) <= spread
+    assert 0.92 <= held / 400 <= 0.98

@@ -43,7 +43,7 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.Capture
     page = tmp_path / "measure.md"
     page.write_text(AROUND)
     words = ["--results", str(tmp_path / "none.jsonl"), "--page", str(page)]
-    assert measure_page.main(words) == 4
+    assert measure_page.main(words) == 2
     assert "there is no results file" in capsys.readouterr().err
     assert page.read_text() == AROUND
 

@@ -40,6 +40,7 @@ none     -   200        1.00          1000             0                   -    
 eagle3   5   400        3.50           312          1250  2.00x [1.73, 2.31]                       -      0.72
 p-eagle  7   400        2.75           312           250  2.00x [2.00, 2.00]  not shown [0.87, 1.15]      0.72
 identical outputs: yes, 6 of 6 prompts (by token ids)
+95% intervals over the prompts of this deployment only
 load average (1 min), from before to after: 0.50 -> 1.25"""
 
 
@@ -53,7 +54,10 @@ def test_the_same_as_markdown() -> None:
     assert lines[0] == "**made up**"
     assert lines[3] == "|---|---:|---:|---:|---:|---:|---:|---:|---:|"
     assert lines[4] == "| none | - | 200 | 1.00 | 1000 | 0 | - | - | 0.72 |"
-    assert lines[-1] == "Identical outputs: yes, 6 of 6 prompts (by token ids)."
+    assert lines[-1] == (
+        "Identical outputs: yes, 6 of 6 prompts (by token ids). "
+        "95% intervals over the prompts of this deployment only."
+    )
     assert {line.count("|") for line in lines[2:7]} == {10}
 
 

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from peagle_sm.core.errors import NotFound, SpecError
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.files import CannotWrite
 from peagle_sm.measure import records
 from peagle_sm.measure.records import KINDS, Load, Record
 from peagle_sm.measure.result_file import ResultWriter, from_line, read, to_line
+from tests.disks import file_limit
 
 CLOSED = Load("closed", concurrency=8)
 CONFIG: dict[str, Any] = {"workload": {"name": "humaneval", "prompts": 9}, "concurrency": [1, 8], "seed": 7}
@@ -53,6 +55,7 @@ RECORDS: dict[str, Record] = {
     "point": point(),
     "comparison": comparison(),
     "fit": records.FitRecord("p-eagle", CLOSED, (records.KPoint(7, 4.3, 8.6, 497, True),), 7, "why", 1, None),
+    "window": records.WindowRecord("p-eagle", 7, 8, 1, 3.4, (0.9, 0.5), 8.6, 497.0, 100, "drafts", "late"),
     "check": records.CheckRecord("seeds", "a", "b", None, "said", "none", {"gap": 0.01}, ("x",)),
 }
 
@@ -136,7 +139,7 @@ def test_a_file_without_header_or_of_another_schema_is_refused(tmp_path: Path) -
     path.write_text(to_line(HEADER).replace("results/1", "results/9") + "\n")
     with pytest.raises(SpecError, match="its schema is 'peagle-sm/results/9'"):
         read(path)
-    with pytest.raises(NotFound):
+    with pytest.raises(SpecError):
         read(tmp_path / "none.jsonl")
 
 
@@ -210,3 +213,29 @@ def test_two_runs_never_write_the_same_file(tmp_path: Path) -> None:
         pytest.raises(SpecError, match="another run is writing"),
     ):
         ResultWriter.resume(path, CONFIG)
+
+
+def test_a_full_disk_leaves_whole_lines_and_says_how_to_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    with ResultWriter(path) as writer:
+        writer.append(HEADER)
+        before = path.read_bytes()
+        with file_limit(len(before) + 20), pytest.raises(CannotWrite, match="File too large") as full:
+            writer.append(ARM)
+        assert path.read_bytes() == before
+        assert f"--resume goes on with what {path} holds." in (full.value.next_step or "")
+        writer.append(ARM)
+    assert read(path).arms == (ARM,)
+
+
+def test_a_disk_that_is_full_from_the_start_leaves_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "results" / "r.jsonl"
+    with ResultWriter(path) as writer, file_limit(20), pytest.raises(CannotWrite):
+        writer.append(HEADER)
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_result_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(CannotWrite, match=r"taken/r\.jsonl: cannot be written: File exists"):
+        ResultWriter(tmp_path / "taken" / "r.jsonl")

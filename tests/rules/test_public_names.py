@@ -8,6 +8,7 @@ PUBLIC = [
     "Acceptance",
     "AsyncTokenStream",
     "BillableLeft",
+    "Choice",
     "Chunk",
     "Completion",
     "CredentialsError",

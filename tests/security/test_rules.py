@@ -102,7 +102,7 @@ def _old(found: Template) -> list[str]:
     return templates.old_engines(found, "0.33.0", _version)
 
 
-_JUMPSTART = "s3://jumpstart-cache-prod-eu-west-1/x/"
+_JUMPSTART = "s3://jumpstart-private-cache-prod-eu-west-1/x/"
 _ECR = "1.dkr.ecr.eu-west-1.amazonaws.com"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.service.fake_errors import Params, client_error
@@ -19,6 +20,47 @@ class Pages:
 
     def paginate(self, **params: Any) -> Iterator[Params]:
         yield self._rows(params)
+
+
+class ManyPages:
+    """Rows of one List operation; each page is a call of its own."""
+
+    def __init__(
+        self, aws: FakeAws, operation: str, key: str, rows: Callable[[Params], list[Params]]
+    ) -> None:
+        self._aws, self._operation, self._key, self._rows = aws, operation, key, rows
+
+    def paginate(self, **params: Any) -> Iterator[Params]:
+        size = params.get("MaxResults") or params.get("ResourcesPerPage") or 100
+        rows, at = self._rows(params), 0
+        while True:
+            page = rows[at : at + size]
+            yield self._aws.call(self._operation, partial(dict, {self._key: page}))
+            at += size
+            if at >= len(rows):
+                return
+
+
+class Tagging:
+    """The tagging API: it lags, so it lacks `FakeAws.untagged` and shows `stale_tags`."""
+
+    def __init__(self, aws: FakeAws) -> None:
+        self.aws = aws
+
+    def get_paginator(self, operation: str) -> ManyPages:
+        assert operation == "get_resources"
+        return ManyPages(self.aws, "GetResources", "ResourceTagMappingList", self._rows)
+
+    def _rows(self, params: Params) -> list[Params]:
+        kinds = {kind.partition(":")[2] for kind in params["ResourceTypeFilters"]}
+        live = {arn: tags for arn, tags in self.aws.tagged() if arn not in self.aws.untagged}
+        shown = {**live, **self.aws.stale_tags}
+        return [
+            {"ResourceARN": arn, "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
+            for arn, tags in shown.items()
+            if arn.rpartition(":")[2].partition("/")[0] in kinds
+            and all(tags.get(each["Key"]) in each["Values"] for each in params["TagFilters"])
+        ]
 
 
 class Scheduler:

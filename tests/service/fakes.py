@@ -7,7 +7,7 @@ takes time, a schedule that is due deletes. What it must never see is an endpoin
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,8 +15,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError, ConnectionClosedError
 
+from tests.service.fake_account import CloudWatch, Logs, Pricing, Sts
 from tests.service.fake_errors import Params, client_error
-from tests.service.fake_guard import CloudFormation, DynamoDb, Lambda, Pages, Scheduler
+from tests.service.fake_guard import CloudFormation, DynamoDb, Lambda, ManyPages, Pages, Scheduler, Tagging
 
 __all__ = [
     "ACCOUNT",
@@ -93,6 +94,8 @@ class FakeAws:
         self.late: list[tuple[float, Callable[[], object]]] = []
         self.stacks: dict[str, str] = {"PeagleGuard": "CREATE_COMPLETE"}
         self.register: dict[str, Params] | None = {}
+        self.untagged: set[str] = set()
+        self.stale_tags: dict[str, dict[str, str]] = {}
         self.switch: Callable[[Params], Params] | None = None
 
     def everything(self) -> list[str]:
@@ -103,6 +106,13 @@ class FakeAws:
             + [f"model/{name}" for name in self.models]
             + [f"schedule/{name}" for name in self.schedules]
         )
+
+    def tagged(self) -> Iterator[tuple[str, dict[str, str]]]:
+        """ARN and tags of every endpoint, config and model."""
+        kinds = (("endpoint", self.endpoints), ("endpoint-config", self.configs), ("model", self.models))
+        for kind, rows in kinds:
+            for name, row in rows.items():
+                yield arn_of(kind, name), dict(row.tags)
 
     def call(self, operation: str, action: Callable[[], Params]) -> Params:
         number = len(self.calls)
@@ -144,9 +154,11 @@ class FakeAws:
     def client(self, service: str, **_: Any) -> Any:
         kinds = {
             "cloudformation": CloudFormation,
+            "cloudwatch": CloudWatch,
             "dynamodb": DynamoDb,
             "lambda": Lambda,
             "logs": Logs,
+            "resourcegroupstaggingapi": Tagging,
             "pricing": Pricing,
             "sagemaker": SageMaker,
             "scheduler": Scheduler,
@@ -156,6 +168,10 @@ class FakeAws:
 
     region_name = "us-east-1"
     profile_name = "default"
+
+
+def arn_of(kind: str, name: str) -> str:
+    return f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:{kind}/{name}"
 
 
 def _tags(params: Params) -> dict[str, str]:
@@ -168,7 +184,7 @@ class SageMaker:
         self.kinds = {"endpoint": aws.endpoints, "endpoint-config": aws.configs, "model": aws.models}
 
     def _arn(self, kind: str, name: str) -> str:
-        return f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:{kind}/{name}"
+        return arn_of(kind, name)
 
     def _get(self, operation: str, kind: str, name: str) -> Row:
         rows = self.kinds[kind]
@@ -278,7 +294,7 @@ class SageMaker:
 
         return self.aws.call("DeleteTags", act)
 
-    def get_paginator(self, operation: str) -> Pages:
+    def get_paginator(self, operation: str) -> Pages | ManyPages:
         if operation == "list_tags":
             return Pages(lambda params: self.aws.call("ListTags", lambda: self._list_tags(params)))
         kind, key, field_name = {
@@ -286,10 +302,11 @@ class SageMaker:
             "list_endpoint_configs": ("endpoint-config", "EndpointConfigs", "EndpointConfig"),
             "list_models": ("model", "Models", "Model"),
         }[operation]
-        return Pages(
-            lambda params: self.aws.call(
-                operation, lambda: {key: self._rows(kind, field_name, params.get("NameContains", ""))}
-            )
+        return ManyPages(
+            self.aws,
+            operation,
+            key,
+            lambda params: self._rows(kind, field_name, params.get("NameContains", "")),
         )
 
     def _rows(self, kind: str, field_name: str, part: str) -> list[Params]:
@@ -300,7 +317,7 @@ class SageMaker:
                 "CreationTime": row.created,
                 **({"EndpointStatus": self.aws.status(row)} if kind == "endpoint" else {}),
             }
-            for name, row in self.kinds[kind].items()
+            for name, row in sorted(self.kinds[kind].items(), key=lambda each: each[1].created, reverse=True)
             if part in name
         ]
 
@@ -311,74 +328,6 @@ class SageMaker:
     def _tagged(self, operation: str, arn: str) -> Row:
         kind, name = arn.rsplit(":", 1)[1].split("/")
         return self._get(operation, kind, name)
-
-
-class Pricing:
-    """The price list, which most callers may not read."""
-
-    def __init__(self, aws: FakeAws) -> None:
-        self.aws = aws
-
-    def get_paginator(self, operation: str) -> Pages:
-        def refuse(params: Params) -> Params:
-            raise client_error("GetProducts", "AccessDeniedException", "not authorized: pricing:GetProducts")
-
-        return Pages(lambda params: self.aws.call("GetProducts", lambda: refuse(params)))
-
-
-class Sts:
-    def __init__(self, aws: FakeAws) -> None:
-        self.aws = aws
-
-    def get_caller_identity(self) -> Params:
-        return self.aws.call("GetCallerIdentity", lambda: {"Account": ACCOUNT})
-
-
-class Logs:
-    def __init__(self, aws: FakeAws) -> None:
-        self.aws = aws
-
-    def describe_log_streams(self, **_: Any) -> Params:
-        return self.aws.call(
-            "DescribeLogStreams", lambda: {"logStreams": [{"logStreamName": "AllTraffic/i-1"}]}
-        )
-
-    def get_log_events(self, **params: Any) -> Params:
-        events = self._events()
-        return self.aws.call("GetLogEvents", lambda: {"events": events[-params["limit"] :]})
-
-    def delete_log_group(self, logGroupName: str) -> Params:
-        def act() -> Params:
-            if logGroupName not in self.aws.log_groups:
-                message = "The specified log group does not exist."
-                raise client_error("DeleteLogGroup", "ResourceNotFoundException", message)
-            self.aws.log_groups.remove(logGroupName)
-            return {}
-
-        return self.aws.call("DeleteLogGroup", act)
-
-    def get_paginator(self, operation: str) -> Pages:
-        if operation == "describe_log_groups":
-            return Pages(lambda params: self.aws.call("DescribeLogGroups", lambda: self._groups(params)))
-        assert operation == "filter_log_events"
-        return Pages(lambda params: self.aws.call("FilterLogEvents", lambda: self._filtered(params)))
-
-    def _groups(self, params: Params) -> Params:
-        found = [
-            name for name in sorted(self.aws.log_groups) if name.startswith(params["logGroupNamePrefix"])
-        ]
-        return {"logGroups": [{"logGroupName": name} for name in found]}
-
-    def _filtered(self, params: Params) -> Params:
-        found = [one for one in self._events() if one["timestamp"] >= params["startTime"]]
-        # No promise of order between streams.
-        return {"events": [{**one, "logStreamName": "AllTraffic/i-1"} for one in reversed(found)]}
-
-    def _events(self) -> list[Params]:
-        return [
-            {"timestamp": i // 2 * 2 * self.aws.log_line_ms, "message": line, "eventId": f"e{i}"}
-            for i, line in enumerate(self.aws.log_lines)
-        ]
 
 
 def lost(operation: str) -> BaseException:

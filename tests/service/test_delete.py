@@ -9,8 +9,18 @@ import pytest
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import BillableLeft, NotFound, PeagleError, PlanRefused
 from peagle_sm.core.spec import EndpointSpec
-from peagle_sm.service import Deletable, Pacing, connect, delete, deploy, leftovers, list_endpoints, status
-from tests.service.fakes import FakeAws, Row, broken, denied, lost, throttled
+from peagle_sm.service import (
+    Deletable,
+    Event,
+    Pacing,
+    connect,
+    delete,
+    deploy,
+    leftovers,
+    list_endpoints,
+    status,
+)
+from tests.service.fakes import FakeAws, Row, broken, client_error, denied, lost, throttled
 from tests.service.setting import make_spec, pacing_of, session_of
 
 
@@ -186,6 +196,25 @@ def test_a_deletion_that_answers_200_and_does_nothing_is_repeated(aws: FakeAws, 
     assert not aws.everything()
 
 
+def test_a_deletion_that_is_answered_with_not_found_for_ever_ends_at_the_deadline(aws: FakeAws) -> None:
+    session = _deployed(aws, "demo")
+    pacing = pacing_of(aws)
+    began, before = aws.clock.seconds, len(aws.calls)
+
+    def fault(_: FakeAws, number: int, operation: str) -> BaseException | None:
+        if operation != "DeleteEndpoint":
+            return None
+        assert aws.calls[before:].count("DeleteEndpoint") <= 100, "no pause between the calls"
+        return client_error(operation, "ValidationException", 'Could not find endpoint "demo".')
+
+    aws.before = fault
+    with pytest.raises(BillableLeft, match="Endpoint demo may still be running and billed"):
+        delete(["demo"], session=session, pacing=pacing)
+    assert aws.calls[before:].count("DeleteEndpoint") <= pacing.delete_timeout_s / pacing.poll_s + 1
+    assert pacing.delete_timeout_s <= aws.clock.seconds - began <= pacing.delete_timeout_s + pacing.poll_s
+    assert "schedule/peagle-demo-lifetime" in aws.everything()
+
+
 def test_an_endpoint_that_will_not_go_is_named_with_the_command_and_keeps_its_limit(
     aws: FakeAws, pacing: Pacing
 ) -> None:
@@ -273,3 +302,36 @@ def test_deleting_inside_the_with_block_is_no_mistake(
 def test_connect_wants_an_endpoint_that_exists(session: Session) -> None:
     with pytest.raises(NotFound, match="endpoint 'nope' does not exist in us-east-1"):
         connect("nope", session=session)
+
+
+def test_a_register_that_does_not_answer_leaves_no_other_endpoint_running(
+    aws: FakeAws, pacing: Pacing
+) -> None:
+    session = _deployed(aws, "demo-a", "demo-b")
+    aws.before = lambda _, number, operation: throttled(operation) if operation == "DeleteItem" else None
+    report = delete(["demo-*"], session=session, pacing=pacing)
+    assert report.names == ("demo-a", "demo-b")
+    assert not aws.everything()
+
+
+@pytest.mark.parametrize("operation", ["list_models", "list_endpoint_configs"])
+def test_a_list_that_is_throttled_blocks_no_deletion(aws: FakeAws, pacing: Pacing, operation: str) -> None:
+    session = _deployed(aws, "demo")
+    aws.before = lambda _, number, called: throttled(called) if called == operation else None
+    delete(["demo"], session=session, pacing=pacing)
+    assert not aws.everything()
+
+
+def test_deleting_an_endpoint_that_is_creating_says_why_it_waits_and_not_after(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    deploy(spec, session=session, pacing=pacing, wait=False)
+    waiting = "waiting for endpoint demo to be deleted"
+    events: list[Event] = []
+    delete(["demo"], session=session, pacing=pacing, progress=events.append)
+    said = {event.status: event.message for event in events if "to be deleted" in event.message}
+    assert said == {
+        "Creating": f"{waiting}: SageMaker does not delete it while it is Creating",
+        "InService": waiting,
+        "Deleting": waiting,
+    }

@@ -12,6 +12,7 @@ from peagle_sm.aws.session import LocalTarget, Session
 from peagle_sm.core.errors import (
     BillableLeft,
     CredentialsError,
+    Declined,
     EndpointFailed,
     Interrupted,
     PeagleError,
@@ -20,7 +21,7 @@ from peagle_sm.core.errors import (
 )
 from peagle_sm.core.records import Plan
 from peagle_sm.core.spec import EndpointSpec
-from peagle_sm.service import Declined, Event, Pacing, deploy, plan_for
+from peagle_sm.service import Event, Pacing, deploy, plan_for
 from tests.service.fakes import START, FakeAws, broken, denied, lost, throttled
 from tests.service.setting import make_spec, pacing_of, session_of
 
@@ -33,7 +34,13 @@ def test_the_lifetime_limit_is_armed_before_anything_that_costs(
     endpoint = deploy(spec, session=session, pacing=pacing)
     assert endpoint.name == "demo"
     made = [call for call in aws.calls if call.startswith("Create")]
-    assert made == ["CreateSchedule", "CreateModel", "CreateEndpointConfig", "CreateEndpoint"]
+    assert made == [
+        "CreateSchedule",
+        "CreateModel",
+        "CreateEndpointConfig",
+        "CreateLogGroup",
+        "CreateEndpoint",
+    ]
     assert aws.schedules[SCHEDULE]["StartDate"] == START + timedelta(hours=8)
 
 
@@ -43,11 +50,46 @@ def test_progress_tells_phase_time_status_and_spend(
     events: list[Event] = []
     deploy(spec, session=session, pacing=pacing, progress=events.append)
     phases = [event.phase for event in events if event.phase != "waiting"]
-    assert phases == ["check", "lifetime", "model", "config", "endpoint", "verify", "ready"]
+    assert phases == ["check", "lifetime", "model", "config", "config", "endpoint", "verify", "ready"]
     assert [event.status for event in events if event.phase == "waiting"] == ["Creating"] * 4
     last = events[-1]
     assert last.elapsed_s == 60
     assert last.spent_usd == pytest.approx(4.2 / 60)
+
+
+_GROUP = "/aws/sagemaker/Endpoints/demo"
+
+
+def test_the_log_group_is_created_before_the_endpoint_since_its_role_may_not(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    events: list[Event] = []
+    deploy(spec, session=session, pacing=pacing, progress=events.append)
+    assert aws.log_groups == {_GROUP}
+    assert aws.calls.index("PutRetentionPolicy") < aws.calls.index("CreateEndpoint")
+    told = [event.message for event in events if event.resource == f"log-group/{_GROUP}"]
+    assert told == [f"log group {_GROUP} created; it keeps logs for 30 days"]
+
+
+def test_a_log_group_that_is_there_is_used_as_it_is(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    aws.log_groups.add(_GROUP)
+    deploy(spec, session=session, pacing=pacing)
+    assert "CreateLogGroup" in aws.calls
+    assert "PutRetentionPolicy" not in aws.calls
+
+
+@pytest.mark.parametrize("operation", ["CreateLogGroup", "PutRetentionPolicy"])
+def test_who_may_not_create_log_groups_deploys_all_the_same_and_is_told(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing, operation: str
+) -> None:
+    aws.before = lambda _, number, called: denied(called) if called == operation else None
+    events: list[Event] = []
+    deploy(spec, session=session, pacing=pacing, progress=events.append)
+    (told,) = [event.message for event in events if "log group" in event.message]
+    assert "not created, so the output may be lost" in told
+    assert events[-1].phase == "ready"
 
 
 def test_the_plan_is_shown_and_a_no_creates_nothing(
@@ -61,7 +103,7 @@ def test_the_plan_is_shown_and_a_no_creates_nothing(
 
     with pytest.raises(Declined) as caught:
         deploy(spec, session=session, pacing=pacing, confirm=no)
-    assert caught.value.exit_code == 1
+    assert caught.value.exit_code == 15
     assert shown[0].usd_per_hour == 4.2
     assert not aws.everything()
 

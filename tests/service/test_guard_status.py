@@ -73,6 +73,23 @@ def test_what_is_wrong_is_said(aws: FakeGuardAws, session: Session) -> None:
         assert word in said
 
 
+def test_each_endpoint_without_a_metric_of_its_requests_in_flight_is_warned_of(
+    aws: FakeGuardAws, session: Session
+) -> None:
+    """One that is gone already has no streams to lose."""
+    aws.swept(minutes_ago=3)
+    aws.subscribers = [CONFIRMED]
+    gone = {"gone_at": {"S": "2026-11-20T07:40:00+00:00"}}
+    for name, more in (("demo", {}), ("gone", gone), ("other", {})):
+        aws.items.append({"pk": {"S": f"endpoint#{name}"}, "streams_hidden": {"BOOL": True}, **more})
+    aws.items.append({"pk": {"S": "endpoint#shown"}, "streams_hidden": {"BOOL": False}})
+    warning = (
+        "endpoint {}: CloudWatch does not show its requests in flight: the guard sees a stream longer than "
+        "the grace only by its GPUs; set lifecycle.grace_minutes above your longest stream"
+    )
+    assert _status(aws, session).warnings == (warning.format("demo"), warning.format("other"))
+
+
 def test_an_older_package_or_version_is_told(aws: FakeGuardAws, session: Session) -> None:
     assert not _status(aws, session, key="guard/0123456789abcdef.zip").current
     assert not _status(aws, session, version="0.0.1").current
@@ -83,16 +100,13 @@ def test_no_guard(session: Session, pacing: Pacing) -> None:
         guard_status(session)
 
 
-def test_a_sweep_carries_the_time_and_gives_what_the_function_answered(
+def test_a_sweep_carries_no_time_and_gives_what_the_function_answered(
     aws: FakeGuardAws, session: Session, pacing: Pacing
 ) -> None:
     row = {"name": "demo", "status": "InService", "evidence": "quiet", "action": "wait", "reason": "grace"}
     aws.answers = [answered({"time": "t", "endpoints": [row], "calls": {"ListEndpoints": 1}})]
     report = sweep(session, dry_run=True, pacing=pacing)
-    assert json.loads(aws.request("invoke")["Payload"]) == {
-        "time": aws.clock.now().isoformat(),
-        "dry_run": True,
-    }
+    assert json.loads(aws.request("invoke")["Payload"]) == {"dry_run": True}
     assert (report.endpoints, report.calls) == ((row,), {"ListEndpoints": 1})
 
 

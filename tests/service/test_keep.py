@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from peagle_sm.aws.session import Session
-from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError
+from peagle_sm.core.errors import NotFound, PeagleError, PlanRefused, ServiceFault, SpecError
 from peagle_sm.service import Lease, Pacing, deploy, keep, list_endpoints, pause
 from tests.service.fakes import ROLE, START, FakeAws, client_error
 from tests.service.setting import make_spec, pacing_of, session_of
+from tests.service.stacked import in_a_stack
 
 SCHEDULE = "peagle-demo-lifetime"
 HOUR = timedelta(hours=1)
@@ -194,3 +195,135 @@ def test_a_limit_that_was_lost_is_told(aws: FakeAws, pacing: Pacing) -> None:
     aws.schedules.clear()
     with pytest.raises(PeagleError, match="no lifetime limit that could be moved"):
         keep("demo", HOUR, session=session, pacing=pacing)
+
+
+def _claimed(aws: FakeAws, at: datetime, **more: Any) -> None:
+    assert aws.register is not None
+    aws.register["endpoint#demo"] = {
+        "pk": {"S": "endpoint#demo"},
+        "version": {"N": "3"},
+        "created_at": {"S": START.isoformat()},
+        "off_at": {"S": at.isoformat()},
+        "off_by": {"S": "idle"},
+        **more,
+    }
+
+
+def test_what_is_being_deleted_is_not_kept(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws)
+    aws.endpoints["demo"].gone_at = aws.clock.seconds + 60
+    with pytest.raises(PlanRefused, match="endpoint demo is being turned off") as caught:
+        keep("demo", 20 * HOUR, session=session, pacing=pacing)
+    assert "peagle-sm resume demo --region us-east-1" in (caught.value.next_step or "")
+    assert not {"UpdateItem", "UpdateSchedule"} & set(aws.calls)
+
+
+def test_a_turning_off_that_has_just_been_claimed_is_waited_for(aws: FakeAws, pacing: Pacing) -> None:
+    """The sweep's own deletion follows within seconds; a claim that led to nothing is over in minutes."""
+    session = _deployed(aws)
+    claimed_at = aws.clock.now()
+    _claimed(aws, claimed_at)
+    lease = keep("demo", 20 * HOUR, session=session, pacing=pacing)
+    assert aws.clock.now() - claimed_at >= timedelta(minutes=3)
+    assert _held(aws, "expires_at") == lease.expires_at == START + 21 * HOUR
+
+    _claimed(aws, aws.clock.now())
+
+    def deleted(_: FakeAws, number: int, operation: str) -> None:
+        if operation == "GetItem":
+            aws.endpoints["demo"].gone_at = aws.clock.seconds + 60
+
+    aws.after = deleted
+    with pytest.raises(PlanRefused, match="is being turned off"):
+        keep("demo", 30 * HOUR, session=session, pacing=pacing)
+    assert aws.schedules[SCHEDULE]["StartDate"] == START + 21 * HOUR
+
+
+def test_what_is_half_dismantled_is_not_kept(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws)
+    _claimed(aws, START, parting={"BOOL": True})
+    with pytest.raises(PlanRefused, match="is being turned off"):
+        keep("demo", 20 * HOUR, session=session, pacing=pacing)
+    assert "UpdateSchedule" not in aws.calls
+
+
+def test_the_guard_and_keep_never_both_succeed(aws: FakeAws, pacing: Pacing) -> None:
+    """The guard claims and deletes at each call of `keep` in turn; it acts on the version that it read."""
+    outcomes = set()
+    quiet = FakeAws()
+    keep("demo", 20 * HOUR, session=_deployed(quiet), pacing=pacing_of(quiet))
+    for position in range(len(quiet.calls)):
+        world = FakeAws()
+        session = _deployed(world)
+
+        def sweep(aws: FakeAws, number: int, operation: str, position: int = position) -> None:
+            assert aws.register is not None
+            if number == position and "endpoint#demo" not in aws.register:
+                _claimed(aws, aws.clock.now())
+                aws.endpoints["demo"].gone_at = aws.clock.seconds + 20
+
+        world.before = sweep
+        try:
+            keep("demo", 20 * HOUR, session=session, pacing=pacing_of(world))
+            kept = True
+        except PeagleError:
+            kept = False
+        world.clock.seconds += 60
+        world.everything()
+        assert ("demo" in world.endpoints) is kept, quiet.calls[position]
+        outcomes.add(kept)
+    assert outcomes == {True, False}
+
+
+def test_a_firing_of_the_old_end_that_is_on_its_way_is_waited_out(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws)
+    aws.clock.seconds = 8 * 3600 + 30.0
+
+    def fire(_: FakeAws, number: int, operation: str) -> None:
+        if operation == "UpdateSchedule":
+            late = aws.clock.seconds + 50
+            aws.late.append((late, lambda: setattr(aws.endpoints["demo"], "gone_at", late + 20)))
+
+    aws.after = fire
+    with pytest.raises(PlanRefused, match="is being turned off"):
+        keep("demo", 20 * HOUR, session=session, pacing=pacing)
+
+
+def test_a_schedule_that_moves_sends_its_new_end_and_is_not_retried(aws: FakeAws, pacing: Pacing) -> None:
+    """The switch refuses an event whose end is earlier than the schedule's start."""
+    session = in_a_stack(aws)
+    switch = "arn:aws:lambda:us-east-1:123456789012:function:peagle-guard-switch"
+    told = {"action": "off", "stack": "Peagle-demo", "expires_at": (START + 8 * HOUR).isoformat()}
+    aws.schedules[SCHEDULE] = {
+        "Name": SCHEDULE,
+        "ScheduleExpression": "rate(10 minutes)",
+        "StartDate": START + 8 * HOUR,
+        "Target": {"Arn": switch, "RoleArn": ROLE, "Input": json.dumps(told)},
+    }
+    lease = keep("demo", 20 * HOUR, session=session, pacing=pacing)
+    target = aws.schedules[SCHEDULE]["Target"]
+    assert json.loads(target["Input"]) == {**told, "expires_at": lease.expires_at.isoformat()}
+    assert target["RetryPolicy"] == {"MaximumEventAgeInSeconds": 60, "MaximumRetryAttempts": 0}
+
+
+def test_of_two_keeps_at_once_the_later_end_holds(aws: FakeAws, pacing: Pacing) -> None:
+    """Each reads the schedule before the other moves it; the register has the later end."""
+    session = _deployed(aws)
+
+    def other(_: Lease) -> bool:
+        keep("demo", 20 * HOUR, session=session, pacing=pacing)
+        return True
+
+    keep("demo", 9 * HOUR, session=session, pacing=pacing, confirm=other)
+    assert aws.schedules[SCHEDULE]["StartDate"] == START + 21 * HOUR
+    assert _held(aws, "expires_at") == START + 21 * HOUR
+
+
+def test_a_firing_of_an_end_that_another_keep_has_moved_is_waited_out(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws)
+    aws.clock.seconds = 8 * 3600 + 40.0
+    aws.schedules[SCHEDULE]["StartDate"] = START + 20 * HOUR
+    late = aws.clock.seconds + 60
+    aws.late.append((late, lambda: setattr(aws.endpoints["demo"], "gone_at", late + 20)))
+    with pytest.raises(PlanRefused, match="is being turned off"):
+        keep("demo", 9 * HOUR, session=session, pacing=pacing)

@@ -62,6 +62,29 @@ def test_status_of_a_limit_that_is_over_warns(
     assert "lifetime limit is over" in endpoint.status().warnings[0]
 
 
+@pytest.mark.parametrize("seconds", [0, 3600])
+def test_status_warns_where_cloudwatch_does_not_show_requests_in_flight(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing, seconds: int
+) -> None:
+    """What the guard noted of an older endpoint of the name does not count."""
+    endpoint = deploy(spec, session=session, pacing=pacing)
+    created = endpoint.status().summary.created_at
+    assert created is not None
+    created -= timedelta(seconds=seconds)
+    assert aws.register is not None
+    aws.register["endpoint#demo"] = {
+        "pk": {"S": "endpoint#demo"},
+        "version": {"N": "1"},
+        "created_at": {"S": created.isoformat()},
+        "streams_hidden": {"BOOL": True},
+    }
+    warning = (
+        "CloudWatch does not show its requests in flight: the guard sees a stream longer than the grace "
+        "(10 minutes) only by its GPUs; set lifecycle.grace_minutes above your longest stream"
+    )
+    assert endpoint.status().warnings == (() if seconds else (warning,))
+
+
 def test_status_of_nothing(session: Session) -> None:
     with pytest.raises(NotFound, match="'nope' does not exist in us-east-1"):
         status("nope", session=session)

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import boto3
@@ -18,6 +19,7 @@ from peagle_sm.core.checks import ALL_CHECKS
 from peagle_sm.core.errors import CredentialsError, ServiceFault, SpecError
 from peagle_sm.core.preflight import Result, Unknown
 from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.local.lifecycle import advance_clock, find_server
 from peagle_sm.service.mending import mending, own_buckets
 from peagle_sm.service.planning import plan_for
 from peagle_sm.service.preflight import (
@@ -37,7 +39,10 @@ ACCOUNT = "123456789012"
 
 @pytest.fixture
 def aws(server: Server) -> Session:
-    return Session.from_boto3(AsOnAws(server.url))
+    def clock() -> datetime:  # other tests put the server's clock forward, and the server dates its answers
+        return datetime.now(UTC) + timedelta(seconds=find_server(server.status.port).clock_ahead_s)
+
+    return Session.from_boto3(AsOnAws(server.url), clock=clock)
 
 
 @pytest.fixture
@@ -231,9 +236,12 @@ def test_instances_of_other_endpoints_count_and_the_own_ones_do_not(
     server.client("sagemaker").delete_endpoint(EndpointName=name)
 
 
-def test_a_missing_permission_is_named_and_is_no_error(server: Server, made: dict[str, Any]) -> None:
+def test_a_missing_permission_is_named_and_is_no_error(
+    server: Server, aws: Session, made: dict[str, Any]
+) -> None:
+    advance_clock(server.status.port, 360)  # as other tests do
     services = ("service-quotas", "iam", "s3", "ecr", "cloudformation")
-    session = Session.from_boto3(DenyingAll(server.url, *services))
+    session = Session.from_boto3(DenyingAll(server.url, *services), clock=aws.wall_clock)
     found = _look(session, made)
     expected = {
         "quota-instances": "servicequotas:ListServiceQuotas",
@@ -354,6 +362,7 @@ def test_time_is_bounded_and_what_fails_is_unknown() -> None:
 def test_on_the_local_sagemaker_less_is_asked(server: Server) -> None:
     local = make_session(local=LocalTarget.from_status(server.status.to_dict()))
     plan = plan_for(EndpointSpec(name="local-preflight", model="tiny-code"), local)
+    advance_clock(server.status.port, 1200)  # on purpose, so it is no fault of this machine's clock
     assert set(readers(local, draft_of(plan))) == {
         "identity",
         "execution_role",
@@ -364,6 +373,7 @@ def test_on_the_local_sagemaker_less_is_asked(server: Server) -> None:
     found = {each.check: each.status for each in preflight(local, plan)}
     assert found["artifacts-readable"] == "ok"
     assert found["role-trust"] == "ok"
+    assert found["clock-skew"] == "ok"
     assert "quota-instances" not in found
 
 

@@ -120,9 +120,37 @@ def test_ctrl_c_while_a_stack_is_turned_on_names_the_way_back(aws: FakeAws, paci
     assert caught.value.next_step == "peagle-sm pause demo --yes --region us-east-1"
 
 
+@pytest.mark.parametrize("act", [pause, resume, lambda name, **more: delete([name], **more)])
+def test_no_other_endpoints_stack_is_turned(aws: FakeAws, pacing: Pacing, act: Callable[..., object]) -> None:
+    session = in_a_stack(aws)
+    for rows in (aws.endpoints, aws.configs, aws.models):
+        for row in rows.values():
+            row.tags["peagle-sm:stack"] = "Peagle-work"
+    before = aws.everything()
+    with pytest.raises(PlanRefused, match="names Peagle-work; allowed: Peagle-demo") as caught:
+        act("demo", session=session, pacing=pacing)
+    assert "aws sagemaker delete-tags --tag-keys peagle-sm:stack" in (caught.value.next_step or "")
+    assert "Invoke" not in aws.calls
+    assert aws.everything() == before
+
+
 def test_a_switch_that_is_busy_is_asked_again(aws: FakeAws, pacing: Pacing) -> None:
     session = in_a_stack(aws)
     busy = [client_error("Invoke", "TooManyRequestsException", "Rate Exceeded.", 429)]
     aws.before = lambda _, number, operation: busy.pop() if operation == "Invoke" and busy else None
     pause("demo", session=session, pacing=pacing)
     assert aws.calls.count("Invoke") == 2
+
+
+def test_what_a_stack_has_left_behind_is_refused_with_a_way_out(aws: FakeAws, pacing: Pacing) -> None:
+    """`cdk destroy` cannot delete it: there is no stack any more."""
+    session = in_a_stack(aws)
+    del aws.stacks["Peagle-demo"]
+    with pytest.raises(PlanRefused, match="which does not exist any more") as caught:
+        delete(["demo"], session=session, pacing=pacing)
+    assert "cdk destroy" not in (caught.value.next_step or "")
+    assert "`peagle-sm pause demo --region us-east-1`" in (caught.value.next_step or "")
+    assert "delete-endpoint-config --endpoint-config-name demo-" in (caught.value.next_step or "")
+    assert "delete-model --model-name demo-" in (caught.value.next_step or "")
+    pause("demo", session=session, pacing=pacing)
+    assert not aws.endpoints

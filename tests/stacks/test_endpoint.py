@@ -47,6 +47,8 @@ def _in_the_stack(name: str) -> dict[str, dict[str, Any]]:
     }
     for resource in evaluated(template(name)).values():
         if resource["Type"] in kinds:
+            # CloudFormation's own word for what UpdateEndpoint takes beside the config
+            resource["Properties"].pop("RetainAllVariantProperties", None)
             found[kinds[resource["Type"]]] = _same_tags(resource["Properties"])
         elif resource["Type"] == "Custom::PeagleModel":
             found["model"] = _same_tags(json.loads(resource["Properties"]["Payload"]))
@@ -124,3 +126,19 @@ def test_a_field_that_cloudformation_lacks_is_found_and_not_dropped() -> None:
     assert lacking(sagemaker.CfnModel, payload) == ["PrimaryContainer.AdditionalModelDataSources"]
     with pytest.raises(Unsupported, match="AdditionalModelDataSources"):
         properties(sagemaker.CfnModel, payload)
+
+
+@pytest.mark.parametrize(("name", "retained"), [("scaling", True), ("zero", True), ("five", None)])
+def test_an_update_of_an_endpoint_that_scales_keeps_the_count_that_runs(name: str, retained: Any) -> None:
+    """SageMaker's default resets it to the config's count, whatever the load."""
+    properties = evaluated(template(name))["Endpoint"]["Properties"]
+    assert properties.get("RetainAllVariantProperties") == retained
+
+
+def test_the_lifetime_knows_the_instance_types_of_an_endpoint_whose_instances_scale() -> None:
+    """Its provider refuses another type before CloudFormation touches the endpoint."""
+    properties = evaluated(template("scaling"))["Lifetime"]["Properties"]
+    assert properties["ScalingInstanceTypes"] == ["ml.g7e.2xlarge"]
+    assert properties["EndpointConfigName"] == plan_of("scaling").names.config
+    for name in ("zero", "five"):
+        assert "ScalingInstanceTypes" not in evaluated(template(name))["Lifetime"]["Properties"]

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
+from peagle_sm.core.guard_names import LIFETIME_PROVIDER, MODEL_PROVIDER
 from peagle_sm.core.payloads import bodies
 from peagle_sm.core.spec import parse_spec
+from stacks.endpoint import SERVICE_TIMEOUT_S
+from stacks.guard.functions import jobs
 from tests.stacks.support import ACCOUNT, REGION, evaluated, one_template, outputs, plan_of, specs, template
 
 NAMES = sorted(specs())
@@ -76,12 +79,34 @@ def test_the_endpoint_is_created_after_the_schedules_that_end_its_life(name: str
     assert lifetime == {
         **({"InferenceComponentNames": [component]} if component else {}),
         "ServiceToken": f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:peagle-guard-lifetime",
+        "ServiceTimeout": 300,
         "EndpointName": name,
         "StackName": f"Peagle-{name}",
         "MaxLifetimeHours": f"{plan.spec.lifecycle.max_lifetime_hours:g}",
         "ScheduleName": plan.names.schedule,
         "Nonce": plan.spec_hash,
+        **(
+            {"ScalingInstanceTypes": ["ml.g7e.2xlarge"], "EndpointConfigName": plan.names.config}
+            if name == "scaling"
+            else {}
+        ),
     }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_provider_that_dies_holds_the_stack_for_five_minutes_at_most(name: str) -> None:
+    """The default is an hour, and a rollback waits once more."""
+    asked = [found for found in template(name)["Resources"].values() if found["Type"].startswith("Custom::")]
+    assert asked
+    assert {found["Properties"].get("ServiceTimeout") for found in asked} == {300}
+
+
+def test_a_provider_that_dies_once_can_still_answer_in_time() -> None:
+    retry_after_s = 60  # Lambda waits a minute before it tries an asynchronous event again
+    providers = [job for job in jobs() if job.name in (MODEL_PROVIDER, LIFETIME_PROVIDER)]
+    assert len(providers) == 2
+    for job in providers:
+        assert 2 * job.timeout_s + retry_after_s <= SERVICE_TIMEOUT_S
 
 
 @pytest.mark.parametrize("name", ["scaling", "zero"])

@@ -9,7 +9,17 @@ import pytest
 
 from peagle_gate import emf
 from peagle_sm.core.payloads import bodies
-from tests.stacks.support import ACCOUNT, EMAIL, REGION, evaluated, plan_of, specs, template
+from peagle_sm.core.spec import parse_spec
+from tests.stacks.support import (
+    ACCOUNT,
+    EMAIL,
+    REGION,
+    evaluated,
+    one_template,
+    plan_of,
+    specs,
+    template,
+)
 
 NAMES = sorted(specs())
 
@@ -82,6 +92,33 @@ def test_a_container_of_ones_own_speaks_of_its_drafting_itself() -> None:
     assert fault["Metric"]["Namespace"] == variables["PEAGLE_GATE_NAMESPACE"] == "peagle-sm/tiny-p-eagle"
     assert fault["Metric"]["MetricName"] == emf.FAULT
     assert fault["Metric"]["Dimensions"] == []
+
+
+@pytest.mark.parametrize("name", ["gpt-oss-20b", "scaling", "zero"])
+def test_an_image_published_by_aws_has_no_alarm_of_the_gate(name: str) -> None:
+    """No gate runs in it, so nothing would ever write DraftingFault."""
+    image = bodies(plan_of(name)).model["PrimaryContainer"]
+    assert image["Image"].startswith("763104351884.")
+    assert "PEAGLE_GATE_NAMESPACE" not in image["Environment"]
+    assert "DraftingFaultAlarm" not in _alarms(name)
+    assert "NoDraftsAlarm" in _alarms(name)
+
+
+def test_an_image_of_your_own_has_the_alarm_of_the_gate() -> None:
+    spec = parse_spec(
+        """
+name: own-image
+model: qwen3-coder-30b-a3b-instruct
+source: container
+image: 111122223333.dkr.ecr.us-east-1.amazonaws.com/peagle-sm/vllm@sha256:"""
+        + "0" * 64
+        + """
+model_uri: s3://team/qwen3-coder/
+head_uri: s3://team/qwen3-coder/p-eagle/
+placement: {region: us-east-1, instance_types: [ml.g7e.2xlarge]}
+"""
+    )
+    assert "DraftingFaultAlarm" in one_template(spec)["Resources"]
 
 
 def test_nothing_is_said_of_drafts_where_there_are_none_and_of_gpus_where_there_are_none() -> None:

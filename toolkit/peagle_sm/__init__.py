@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from peagle_sm.aws.async_stream import AsyncTokenStream
     from peagle_sm.aws.runtime import (
         Acceptance,
+        Choice,
         Chunk,
         Completion,
         StreamSummary,
@@ -59,6 +60,7 @@ _HOME = {
     "Acceptance": "peagle_sm.aws.runtime",
     "AsyncTokenStream": "peagle_sm.aws.async_stream",
     "BillableLeft": "peagle_sm.core.errors",
+    "Choice": "peagle_sm.aws.runtime",
     "Chunk": "peagle_sm.aws.runtime",
     "Completion": "peagle_sm.aws.runtime",
     "CredentialsError": "peagle_sm.core.errors",
@@ -105,6 +107,7 @@ __all__ = [
     "Acceptance",
     "AsyncTokenStream",
     "BillableLeft",
+    "Choice",
     "Chunk",
     "Completion",
     "CredentialsError",

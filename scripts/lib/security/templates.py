@@ -16,7 +16,7 @@ MAX_LOGPROBS = 20
 """vLLM's own default; -1 would be the whole vocabulary for each token."""
 N_LIMIT = "VLLM_MAX_N_SEQUENCES"
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
-_GATED = "s3://jumpstart-"
+_GATED = "s3://jumpstart-private-cache-prod-"  # the bucket of content with an agreement
 
 
 def of_type(template: Template, kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -105,7 +105,7 @@ def unpinned_files(template: Template) -> list[str]:
 
 
 def tacit_licences(template: Template) -> list[str]:
-    """A JumpStart source without an explicit AcceptEula: true."""
+    """A gated JumpStart source without an explicit AcceptEula: true."""
     return [
         f"{name}: {source['S3Uri']}"
         for name, source in sources(template)

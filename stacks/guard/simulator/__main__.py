@@ -10,8 +10,10 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from stacks.guard.simulator import picture, report
+from stacks.guard.simulator import event_report, picture, report
 from stacks.guard.simulator.campaign import campaign
+from stacks.guard.simulator.event_campaign import kind_campaign
+from stacks.guard.simulator.kinds import KINDS, PLAIN
 from stacks.guard.simulator.tally import Tally
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -22,6 +24,10 @@ SHOWN = 20
 def main(arguments: list[str] | None = None) -> int:
     """Run the simulator; 1 where the guard broke a promise in any world."""
     given = _parser().parse_args(arguments)
+    return _kinds(given) if given.kind else _mixed(given)
+
+
+def _mixed(given: argparse.Namespace) -> int:
     began = time.monotonic()
     tally = campaign(given.worlds, given.seed, given.jobs, lambda done, s: _progress(done, given.worlds, s))
     part = report.section(tally, _provenance(given, time.monotonic() - began))
@@ -37,13 +43,41 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if failed else 0
 
 
+def _kinds(given: argparse.Namespace) -> int:
+    kinds = [PLAIN, *KINDS] if "all" in given.kind else given.kind
+    failed, commit = 0, _commit()
+    for kind in kinds:
+        print(kind, file=sys.stderr)
+        tally = kind_campaign(
+            kind, given.worlds, given.seed, given.jobs, lambda done, s: _progress(done, given.worlds, s)
+        )
+        row = event_report.row(tally, commit)
+        print(row, flush=True)
+        if not given.print_only:
+            document = given.out / "guard.md"
+            text = event_report.section(document.read_text(encoding="utf-8"), {kind: row})
+            document.write_text(text, encoding="utf-8")
+        for seed, what in tally.broken[:SHOWN]:
+            print(f"{kind} world {seed}: {what}", file=sys.stderr)
+        failed += len(tally.broken)
+    print(f"simulate-guard: {failed} worlds with a broken promise", file=sys.stderr)
+    return 1 if failed else 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="scripts/simulate-guard",
         description="Simulates the guard and the rules that others publish over seeded worlds, and writes "
-        "docs/guard.md and docs/guard.svg. Ends with 1 where the guard breaks a promise.",
+        "docs/guard.md and docs/guard.svg. With --kind: worlds with one kind of event, and their rows in the "
+        "table of kinds. Ends with 1 where the guard breaks a promise.",
     )
     parser.add_argument("--worlds", type=_count, default=10_000, help="how many worlds [default: 10000]")
+    parser.add_argument(
+        "--kind",
+        action="append",
+        choices=("all", PLAIN, *KINDS),
+        help="worlds of this kind only, for the table of kinds; repeatable [default: the mixed worlds]",
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the first world [default: 0]")
     parser.add_argument("--jobs", type=_count, default=1, help="processes at once [default: 1]")
     parser.add_argument("--out", type=Path, default=ROOT / "docs", help="folder of guard.md [default: docs]")
@@ -63,19 +97,23 @@ def _progress(done: int, worlds: int, seconds: float) -> None:
 
 
 def _provenance(given: argparse.Namespace, seconds: float) -> report.Provenance:
-    head = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
     return report.Provenance(
         command=f"scripts/simulate-guard --worlds {given.worlds} --seed {given.seed}",
         worlds=given.worlds,
         seed=given.seed,
         date=datetime.now(UTC).date().isoformat(),
         python=platform.python_version(),
-        commit=head.stdout.strip() or "unknown",
+        commit=_commit(),
         seconds=seconds,
         jobs=given.jobs,
     )
+
+
+def _commit() -> str:
+    head = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return head.stdout.strip() or "unknown"
 
 
 def _write(folder: Path, part: str, tally: Tally) -> None:

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import Self
+from typing import Any, Self
 
+from peagle_guard.records import Record
 from stacks.guard.simulator.cloudformation import CloudFormation, Stack
 from stacks.guard.simulator.cloudwatch import Metrics
-from stacks.guard.simulator.errors import AccessDenied, DeletionRefused, Throttled
+from stacks.guard.simulator.errors import AccessDenied, DeletionRefused, Killed, Throttled
 from stacks.guard.simulator.events import Events
 from stacks.guard.simulator.sagemaker import BUSY, Life, SageMaker
 from stacks.guard.simulator.scheduler import Scheduler
@@ -43,8 +44,10 @@ def tags_of(plan: Plan, world: World) -> dict[str, str]:
         tags["peagle-sm:budget-usd"] = str(plan.budget_usd)
     if plan.hours is not None:
         tags["peagle-sm:hours"] = plan.hours.text
+    if plan.publish_s != 60:
+        tags["peagle-sm:publish-seconds"] = str(plan.publish_s)
     if plan.owner == "stack":
-        tags["peagle-sm:stack"] = stack_name(plan)
+        tags["peagle-sm:stack"] = plan.stack_tag or stack_name(plan)
     return tags
 
 
@@ -73,6 +76,13 @@ class Account:
     """Who calls the switch: ``guard``, or ``schedule`` while a schedule fires."""
     patient: bool = False
     """Whoever calls repeats what is throttled."""
+    deadline: int | None = None
+    """When the Lambda that runs now is killed."""
+    first_failures: dict[str, int] = field(default_factory=dict)
+    """When each operation of ``world.failing`` first failed."""
+    marks: dict[str, int] = field(default_factory=dict)
+    """When the mark that the register has of each name was really written."""
+    marked: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, world: World) -> Self:
@@ -86,7 +96,7 @@ class Account:
             metrics=metrics,
             sagemaker=sagemaker,
             cloudformation=CloudFormation(events, turn=lambda *_: None),
-            scheduler=Scheduler(events),
+            scheduler=Scheduler(events, world.delivery_s, world.lambdas.redelivered),
             chance=Random(world.seed ^ 0x5EED),
         )
         account.cloudformation.turn = account.turn
@@ -144,6 +154,10 @@ class Account:
             Throttled: this one was too many.
         """
         self.calls[operation] += 1
+        if self.deadline is not None and self.events.now >= self.deadline:
+            raise Killed
+        if self.world.failing:
+            self._fail(operation)
         if (
             self.world.throttled_share
             and not self.patient
@@ -151,6 +165,32 @@ class Account:
         ):
             raise Throttled(f"{operation}: Rate exceeded")
         return self.events.now
+
+    def _fail(self, operation: str) -> None:
+        now = self.events.now
+        for each in self.world.failing:
+            if each.operation == operation and self.calls[operation] >= each.nth:
+                first = self.first_failures.setdefault(operation, now)
+                if now < first + each.lasting_s:
+                    raise Throttled(f"{operation}: Rate exceeded")
+
+    def spend(self, length_s: int) -> None:
+        """Let time pass within a Lambda.
+
+        Raises:
+            Killed: its timeout is reached.
+        """
+        until = self.events.now + length_s
+        if self.deadline is not None and until >= self.deadline:
+            self.events.run_until(self.deadline)
+            raise Killed
+        self.events.run_until(until)
+
+    def note_mark(self, record: Record) -> None:
+        """Note when the register really got a mark, whatever the guard's clock shows."""
+        if self.marked.get(record.name) != record.marked_at:
+            self.marked[record.name] = record.marked_at
+            self.marks[record.name] = self.events.now
 
     @contextmanager
     def patience(self) -> Iterator[None]:

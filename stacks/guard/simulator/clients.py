@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from stacks.guard.simulator.account import ACCOUNT, REGION, Account
-from stacks.guard.simulator.errors import NoSuchSchedule, ScheduleExists
-from stacks.guard.simulator.fake_aws import seconds
+from stacks.guard.simulator.errors import NoSuchEndpoint, NoSuchSchedule, ScheduleExists
+from stacks.guard.simulator.fake_aws import moment, seconds
 
 Functions = Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]
 UNIVERSAL = "aws-sdk:sagemaker:"
@@ -21,6 +21,21 @@ class SageMakerClient:
     """boto3's client of SageMaker, for waking."""
 
     account: Account
+
+    def describe_endpoint(self, **request: Any) -> dict[str, Any]:
+        """DescribeEndpoint."""
+        now = self.account.call("DescribeEndpoint")
+        name: str = request["EndpointName"]
+        life = self.account.sagemaker.live.get(name)
+        if life is None:
+            raise NoSuchEndpoint(f"Could not find endpoint {self.account.sagemaker.arn(name)}.")
+        return {
+            "EndpointName": name,
+            "EndpointArn": life.arn,
+            "CreationTime": moment(life.created_at),
+            "LastModifiedTime": moment(life.modified_at(now)),
+            "EndpointStatus": life.status(now),
+        }
 
     def create_endpoint(self, **request: Any) -> dict[str, Any]:
         """CreateEndpoint of an endpoint that was there before, with its kept config."""

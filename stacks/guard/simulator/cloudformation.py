@@ -40,6 +40,8 @@ class CloudFormation:
 
     events: Events
     turn: Callable[[Stack, str, int], None]
+    asked: Callable[[Stack, str], None] = lambda *_: None
+    """Called as an update is accepted."""
     stacks: dict[str, Stack] = field(default_factory=dict)
 
     def describe(self, name: str, now: int) -> Stack:
@@ -58,6 +60,7 @@ class CloudFormation:
             raise NothingToUpdate("No updates are to be performed.")
         stack.state, stack.status = state, "UPDATE_IN_PROGRESS"
         stack.updates += 1
+        self.asked(stack, state)
         self.events.at(now + UPDATE_S, lambda moment: self._cleanup(stack, state, moment))
 
     def _cleanup(self, stack: Stack, state: str, now: int) -> None:

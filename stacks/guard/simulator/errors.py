@@ -14,6 +14,10 @@ class AwsFault(ClientError):
         super().__init__({"Error": {"Code": self.code, "Message": message}}, "Simulated")
 
 
+class Killed(BaseException):
+    """The Lambda reached its timeout: no code of it runs any more, its ``finally`` included."""
+
+
 class Throttled(AwsFault):
     """Rate exceeded."""
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from peagle_guard.aws import Component, Page, Query, Result, Tagged
+from botocore.exceptions import ClientError
+
+from peagle_guard.aws import Component, Page, Query, Register, Result, Tagged, Unanswered
+from peagle_guard.boto_aws import FunctionFailed, endpoint_of
 from peagle_guard.records import Endpoint, Record
 from stacks.guard.simulator.account import MANAGED_BY, Account
 from stacks.guard.simulator.cloudwatch import Points
@@ -17,6 +21,11 @@ from stacks.guard.simulator.sagemaker import Life
 PAGE = 100
 MOST_QUERIES = 500
 VARIANT = "AllTraffic"
+INVOKE_TIMEOUT_S = 60
+"""After this the guard's client gives up an Invoke (peagle_guard.clients)."""
+
+WAKE_AGAIN_S = 240
+"""A wake that is delivered twice comes again within this."""
 
 _moments: dict[int, datetime] = {}
 
@@ -62,7 +71,12 @@ class FakeRegister:
         if (known.version if known else 0) != record.version:
             return False
         self.records[record.name] = replace(record, version=record.version + 1)
+        self.account.note_mark(record)
         return True
+
+    def write(self, record: Record, now: datetime) -> None:
+        """Write a record as the command line does."""
+        self.records[record.name] = record
 
     def forget(self, record: Record) -> bool:
         """Remove one record."""
@@ -94,7 +108,7 @@ class FakeAws:
     """One method per call; each is counted, and each may fail."""
 
     account: Account
-    register: FakeRegister
+    register: Register
     functions: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]
     notices: list[tuple[int, str, str]] = field(default_factory=list)
 
@@ -103,10 +117,14 @@ class FakeAws:
         """How often each operation was called, since the world began."""
         return self.account.calls
 
+    def time(self) -> datetime:
+        """The Date header of an answer: AWS's own clock, whatever the guard's shows."""
+        return moment(self.account.call("ListEndpoints"))
+
     def list_endpoints(self, token: str | None) -> Page[Endpoint]:
         """ListEndpoints, 100 a page."""
         now = self.account.call("ListEndpoints")
-        return _page([_listed(life, now) for life in self.account.sagemaker.live.values()], token)
+        return _page([_views(life, now)[0] for life in self.account.sagemaker.live.values()], token)
 
     def describe_endpoint(self, name: str) -> Endpoint | None:
         """DescribeEndpoint."""
@@ -164,7 +182,27 @@ class FakeAws:
         now = self.account.call("Invoke")
         if not self.account.functions_run(now):
             raise AwsFault(f"{function}: Service exception")
-        return self.functions[function](event)
+        if self._hangs(event, now):
+            self.account.spend(INVOKE_TIMEOUT_S)
+            raise Unanswered(f"{function}: Read timeout")
+        if event.get("action") == "wake" and self.account.world.lambdas.redelivered:
+            again = now + self.account.chance.randint(1, WAKE_AGAIN_S)
+            self.account.events.at(again, lambda _: self._again(function, event))
+        try:
+            return self.functions[function](event)
+        except Exception as error:
+            raise FunctionFailed(f"{function}: {type(error).__name__}: {error}") from error
+
+    def _hangs(self, event: Mapping[str, Any], now: int) -> bool:
+        target = str(event.get("endpoint") or event.get("stack") or "").removeprefix("Peagle-")
+        return any(
+            each.endpoint == target and each.begin <= now < each.end for each in self.account.world.hangs
+        )
+
+    def _again(self, function: str, event: Mapping[str, Any]) -> None:
+        """The same event once more; who sent it hears nothing of it."""
+        with suppress(ClientError):
+            self.functions[function](event)
 
     def publish(self, subject: str, text: str) -> None:
         """Publish a notice."""
@@ -182,10 +220,14 @@ class FakeAws:
             name, lane = component.rpartition("-copy-")[0], component
         elif "VariantName" in dimensions:
             name, lane = dimensions["EndpointName"], dimensions["VariantName"]
+        elif query.metric == "ApproximateBacklogSize":
+            return metrics.backlog(dimensions["EndpointName"], begin, stop, now)
         else:
             return []
+        if query.metric.startswith("GPUUtilization"):
+            return metrics.gpu(name, begin, stop, now)
         if "Utilization" in query.metric:
-            return metrics.utilisation(name, begin, stop, now)
+            return metrics.utilisation(name, begin, stop, now, samples=query.stat == "SampleCount")
         if query.metric == "Invocations":
             return metrics.invocations(name, lane, begin, stop, now)
         if query.metric in ("ConcurrentRequestsPerModel", "ConcurrentRequestsPerCopy"):
@@ -199,19 +241,35 @@ def _page(items: list[Any], token: str | None) -> Page[Any]:
     return Page(tuple(items[first : first + PAGE]), str(first + PAGE) if more else None)
 
 
-def _listed(life: Life, now: int) -> Endpoint:
-    return Endpoint(
-        name=life.plan.name,
-        arn=life.arn,
-        created_at=moment(life.created_at),
-        modified_at=moment(life.modified_at(now)),
-        status=life.status(now),
-    )
+def _views(life: Life, now: int) -> tuple[Endpoint, Endpoint]:
+    """An endpoint as ListEndpoints and DescribeEndpoint show it, read by the guard's own code."""
+    key = (life.status(now), life.modified_at(now))
+    found: tuple[Endpoint, Endpoint] | None = life.views.get(key)
+    if found is None:
+        found = life.views[key] = _read(life, now, *key)
+    return found
+
+
+def _read(life: Life, now: int, status: str, modified_at: int) -> tuple[Endpoint, Endpoint]:
+    plan = life.plan
+    row: dict[str, Any] = {
+        "EndpointName": plan.name,
+        "EndpointArn": life.arn,
+        "CreationTime": moment(life.created_at),
+        "LastModifiedTime": moment(modified_at),
+        "EndpointStatus": status,
+    }
+    variants = (VARIANT,) if plan.components else tuple(name for name, _ in plan.traffic)
+    count = max([1, *(count for begin, count in plan.instances if begin <= now)])
+    described = row | {
+        "EndpointConfigName": life.config_name,
+        "ProductionVariants": [{"VariantName": name, "CurrentInstanceCount": count} for name in variants],
+    }
+    if plan.async_config:
+        described["AsyncInferenceConfig"] = {"OutputConfig": {"S3OutputPath": "s3://answers/"}}
+    return endpoint_of(row), endpoint_of(described)
 
 
 def described(life: Life, now: int) -> Endpoint:
     """Return an endpoint as DescribeEndpoint shows it."""
-    variants = (VARIANT,) if life.plan.components else tuple(name for name, _ in life.plan.traffic)
-    return replace(
-        _listed(life, now), config_name=life.config_name, variants=variants, instances=len(variants)
-    )
+    return _views(life, now)[1]

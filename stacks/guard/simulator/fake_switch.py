@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from peagle_guard.aws import Register
 from peagle_guard.records import Endpoint
 from peagle_guard.turning import NoUpdates, Stack
-from stacks.guard.simulator.account import Account
 from stacks.guard.simulator.errors import NoSuchEndpoint, NoSuchStack, NothingToUpdate
 from stacks.guard.simulator.fake_aws import described, moment
+from stacks.guard.simulator.people import GuardedAccount
 
 DEFAULT_STATE = "on"
 """What the parameter EndpointState falls back to where an update leaves it out."""
@@ -21,7 +22,17 @@ DEFAULT_STATE = "on"
 class FakeSwitch:
     """One method per call; each is counted, and each may fail."""
 
-    account: Account
+    account: GuardedAccount
+
+    @property
+    def register(self) -> Register:
+        """The guard's table."""
+        return self.account.register
+
+    @property
+    def now(self) -> datetime:
+        """The present moment by the Lambda's clock."""
+        return moment(self.account.events.now + self.account.world.lambdas.clock_s)
 
     def describe_stack(self, name: str) -> Stack | None:
         """DescribeStacks."""
@@ -66,13 +77,17 @@ class FakeSwitch:
         return [] if life is None else list(life.components)
 
     def scalable_targets(self, resource_ids: Sequence[str]) -> Sequence[tuple[str, str]]:
-        """DescribeScalableTargets: none in these worlds."""
+        """DescribeScalableTargets: resource id and dimension of each."""
         self.account.call("DescribeScalableTargets")
-        return []
+        known = {
+            key: value for life in self.account.sagemaker.live.values() for key, value in life.targets.items()
+        }
+        return [(each, known[each]) for each in resource_ids if each in known]
 
     def deregister(self, resource_id: str, dimension: str) -> None:
         """DeregisterScalableTarget."""
-        self.account.call("DeregisterScalableTarget")
+        now = self.account.call("DeregisterScalableTarget")
+        self.account.sagemaker.deregister(resource_id, now)
 
     def delete_component(self, name: str) -> None:
         """DeleteInferenceComponent."""
@@ -85,11 +100,11 @@ class FakeSwitch:
         self.account.may_delete(name)
         self.account.sagemaker.delete(name, now, self.account.actor)
 
-    def schedule_start(self, name: str) -> datetime | None:
-        """StartDate of a schedule."""
+    def schedule_times(self, name: str) -> tuple[datetime | None, datetime | None] | None:
+        """StartDate and LastModificationDate of a schedule."""
         self.account.call("GetSchedule")
         schedule = self.account.scheduler.armed.get(name)
-        return None if schedule is None else moment(schedule.start)
+        return None if schedule is None else (moment(schedule.start), moment(schedule.armed_at))
 
     def delete_schedule(self, name: str) -> None:
         """DeleteSchedule; none of that name is fine."""

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import builtins
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from peagle_guard import lifetime_provider, turning
-from peagle_guard.sweep import sweep
+from peagle_guard import lifetime_provider, sweeper, turning
+from peagle_guard.records import OffBy
+from peagle_guard.schedules import schedule_name
 from stacks.guard.simulator.clients import SageMakerClient, SchedulerClient
-from stacks.guard.simulator.errors import AwsFault
-from stacks.guard.simulator.fake_aws import FakeAws, FakeRegister, moment, seconds
+from stacks.guard.simulator.cloudformation import Stack
+from stacks.guard.simulator.dynamodb import TableRegister
+from stacks.guard.simulator.errors import AwsFault, Killed
+from stacks.guard.simulator.fake_aws import FakeAws, FakeRegister, moment
 from stacks.guard.simulator.fake_switch import FakeSwitch
 from stacks.guard.simulator.judge import SWEEP_S, Ended, acted_at
 from stacks.guard.simulator.people import SETTINGS, GuardedAccount
 from stacks.guard.simulator.sagemaker import Life
-from stacks.guard.simulator.worlds import World
+from stacks.guard.simulator.worlds import BadItem, World
+
+SWEEPER_S = 240
+"""The sweeper's timeout (stacks/guard/functions.py)."""
+
+NO_REASON = "no reason"
 
 TWICE_AFTER_S = 200
 """A sweep that is delivered twice comes again within this, with the same scheduled time in its event."""
@@ -32,6 +44,10 @@ class GuardRun:
     """By identity of a life: why it ended, and when it had been marked."""
     sweeps: list[tuple[int, int]] = field(default_factory=list)
     """(endpoints in the account, calls of the sweep), of the sweeps that no fault ended."""
+    asked: dict[int, tuple[str, int | None]] = field(default_factory=dict)
+    """The same, of lives of which a stack was asked to turn them off."""
+    killed: int = 0
+    """Sweeps that reached the Lambda's timeout."""
     crashes: list[str] = field(default_factory=list)
     """Failures of the guard's own code: whatever is neither AWS's fault nor an owner's refusal."""
 
@@ -47,25 +63,59 @@ class GuardRun:
             found.append(Ended(life, cause, marked, max(in_time, default=0), expires))
         return found
 
+    def limit_of(self, life: Life) -> str:
+        """Return the name of the schedule that ends a life."""
+        return schedule_name(life.plan.name)
+
+    def note_update(self, stack: Stack, state: str) -> None:
+        """Remember why a stack is asked to turn its endpoint off: that goes a little later."""
+        life = self.account.sagemaker.live.get(stack.endpoint)
+        if state == "off" and life is not None and life.turning_off_at is None:
+            self.asked[id(life)] = self._reason(life)
+
     def note_end(self, life: Life) -> None:
         """Remember why a life ends, from the register, as it ends."""
-        record = self.account.register.records.get(life.plan.name)
-        if life.ended_by != "guard" or record is None:
+        if life.ended_by != "guard":
             self.endings[id(life)] = (life.ended_by, None)
             return
-        marked = None if record.marked_at is None else seconds(record.marked_at)
-        # The switch called by the schedule leaves no reason in the register.
-        self.endings[id(life)] = (str(record.off_by or "schedule"), marked)
+        self.endings[id(life)] = self.asked.get(id(life)) or self._reason(life)
 
-    def sweep(self, time: int) -> None:
-        """Run one sweep at its scheduled time; AWS's faults end it, as they end the Lambda."""
-        before, size = self.account.calls.total(), len(self.account.sagemaker.live)
+    def _reason(self, life: Life) -> tuple[str, int | None]:
+        """Why the guard says that a life ends, and when it had been marked."""
+        name = life.plan.name
+        record = self.account.register.records.get(name)
+        marked = None if record is None or record.marked_at is None else self.account.marks.get(name)
+        # The guard acted, and its register has no reason: that is a fault of the guard.
+        cause = record.off_by if record is not None else None
+        if record is None and any(bad.endpoint == name for bad in self.account.world.bad_items):
+            cause, marked = OffBy.IDLE, self.account.marks.get(name)
+        return str(cause or NO_REASON), marked
+
+    def sweep(self, scheduled: int) -> None:
+        """Run the sweeper's handler now; ``scheduled`` is the time that its event could carry.
+
+        AWS's faults end it, as they end the Lambda.
+        """
+        account = self.account
+        before, size = account.calls.total(), len(account.sagemaker.live)
+        account.deadline = account.events.now + SWEEPER_S
+        event = {"time": moment(scheduled + account.world.lambdas.clock_s).isoformat()}
         try:
-            report = sweep(self.aws, SETTINGS, moment(time))
+            with redirect_stdout(_NOWHERE):
+                sweeper.run(self.aws, SETTINGS, event)
         except AwsFault:
             return
-        self.sweeps.append((size, self.account.calls.total() - before))
-        self.crashes += [fault for fault in report.failures if not _known(fault)]
+        except Killed:
+            self.killed += 1
+            return
+        except sweeper.SweepFailed as failed:
+            self.crashes += [str(failed)] if _is_a_crash(str(failed)) else []
+        except Exception as error:
+            self.crashes.append(f"the sweep ended: {type(error).__name__}: {error}")
+            return
+        finally:
+            account.deadline = None
+        self.sweeps.append((size, account.calls.total() - before))
 
     def finished(self, now: int) -> bool:
         """Say whether nothing of ours is there, and nothing of ours will come."""
@@ -75,22 +125,25 @@ class GuardRun:
         return not any(life.plan.ours for life in self.account.sagemaker.live.values())
 
 
-_KINDS: tuple[type[AwsFault], ...] = (AwsFault, *AwsFault.__subclasses__())
-_FAULTS = tuple(f"{kind.__name__}: " for kind in _KINDS)
+_NOWHERE = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  (as long as the process)
+_NAMES = re.compile(r"\b([A-Z]\w+): ")
 
 
-def _known(fault: str) -> bool:
-    return any(name in fault for name in _FAULTS) or "Refused: " in fault
+def _is_a_crash(failures: str) -> bool:
+    """Whether a sweep's failures name an exception of Python: AWS and its refusals raise none of those."""
+    found = (getattr(builtins, name, None) for name in _NAMES.findall(failures))
+    return any(isinstance(each, type) and issubclass(each, Exception) for each in found)
 
 
 def start(world: World) -> GuardRun:
     """Set up a guarded account in which nothing has happened yet."""
     account = GuardedAccount.of(world)
-    account.register = FakeRegister(account)
+    account.register = TableRegister(account) if world.bad_items else FakeRegister(account)
     functions: dict[str, Any] = {}
     account.schedules = SchedulerClient(account, functions)
     run = GuardRun(account, FakeAws(account, account.register, functions))
     account.sagemaker.ending = run.note_end
+    account.cloudformation.asked = run.note_update
 
     def switch(event: Mapping[str, Any]) -> Mapping[str, Any]:
         return turning.turn(FakeSwitch(account), event)
@@ -103,23 +156,40 @@ def start(world: World) -> GuardRun:
     account.start()
     for lease in world.leases:
         account.events.at(lease.at, partial(account.keep, lease))
+    for bad in world.bad_items:
+        account.events.at(bad.at, partial(_spoil, account.register, bad))
     return run
+
+
+def _spoil(register: FakeRegister | TableRegister, bad: BadItem, now: int) -> None:
+    if isinstance(register, TableRegister):
+        kind, text = bad.value
+        register.spoil(bad.endpoint, bad.attribute, {kind: text})
 
 
 def run_guard(world: World) -> GuardRun:
     """Run a world under the guard to its end."""
     run = start(world)
     account, lambdas = run.account, world.lambdas
-    time = world.begin + world.seed % SWEEP_S
-    while time < world.end and not lambdas.dead:
-        account.events.run_until(time)
-        if run.finished(time):
+    for real, scheduled in _slots(world):
+        if lambdas.dead:
             break
-        if account.functions_run(time) and account.chance.random() >= lambdas.failing_share:
-            run.sweep(time)
+        account.events.run_until(real)
+        if run.finished(scheduled):
+            break
+        if account.functions_run(real) and account.chance.random() >= lambdas.failing_share:
+            run.sweep(scheduled)
             if lambdas.twice_share and account.chance.random() < lambdas.twice_share:
-                account.events.run_until(time + account.chance.randint(1, TWICE_AFTER_S))
-                run.sweep(time)
-        time += SWEEP_S
+                account.events.run_until(real + account.chance.randint(1, TWICE_AFTER_S))
+                run.sweep(scheduled)
     account.events.run_until(world.end)
     return run
+
+
+def _slots(world: World) -> Iterator[tuple[int, int]]:
+    """(moment, scheduled time) of each sweep, in the order in which they run."""
+    times = range(world.begin + world.seed % SWEEP_S, world.end, SWEEP_S)
+    delays = world.lambdas.delays_s
+    if not delays:
+        return zip(times, times, strict=True)
+    return iter(sorted((time + delays[n % len(delays)], time) for n, time in enumerate(times)))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
-from stacks.guard.simulator.cloudwatch import FOREVER, Metrics, Served
+from stacks.guard.simulator.cloudwatch import FOREVER, Lane, Metrics, Served
 from stacks.guard.simulator.errors import DeletionRefused, NoSuchEndpoint
 from stacks.guard.simulator.events import Events
 from stacks.guard.simulator.worlds import Plan
@@ -35,6 +36,12 @@ class Life:
     """Deletions asked for while one was under way."""
     turning_off_at: int | None = None
     """When the first of its components, or it itself, began to go: from then on requests fail."""
+    targets: dict[str, str] = field(default_factory=dict)
+    """Its scalable targets: dimension by resource id."""
+    views: dict[Any, Any] = field(default_factory=dict, repr=False)
+    """What ListEndpoints and DescribeEndpoint show, by status and time of the last change."""
+    targets_lost_at: int | None = None
+    """When the first of them was deregistered."""
 
     @property
     def expires_at(self) -> int:
@@ -58,6 +65,7 @@ class Life:
         """Return LastModifiedTime: when the status last changed."""
         moments = [self.created_at, self.in_service_at, self.deleting_at or 0]
         moments += [moment for flap in self.plan.flaps for moment in (flap.begin, flap.end)]
+        moments += [moment for moment, _ in self.plan.instances]
         return max(moment for moment in moments if self.created_at <= moment <= now)
 
 
@@ -91,12 +99,16 @@ class SageMaker:
             in_service_at=now + plan.creating_s,
             lies_left=plan.lies,
             components=[name for name, _ in plan.traffic] if plan.components else [],
+            targets=_targets(plan),
         )
         self.live[plan.name] = life
         self.lives.append(life)
         served = self.metrics.served.setdefault(plan.name, Served())
-        if served.deaf:
-            served.deaf[-1][1] = min(served.deaf[-1][1], now)
+        for deaf in (served.deaf, *(lane.deaf for lane in served.lanes.values())):
+            if deaf:
+                deaf[-1][1] = min(deaf[-1][1], now)
+        served.publish_s, served.enhanced = plan.publish_s, plan.enhanced
+        served.async_config, served.instances = plan.async_config, plan.instances
         _reroute(served, plan, now)
         if not plan.fails:
             served.alive.append([life.in_service_at, FOREVER])
@@ -132,16 +144,29 @@ class SageMaker:
                         f"Cannot delete inference component {component}: endpoint in progress"
                     )
                 life.components.remove(component)
-                self.stop_serving(life, now, by)
+                served = self.metrics.served[life.plan.name]
+                served.lanes[component].deaf.append([now, FOREVER])
+                self._begin_end(life, now, by)
                 return
         raise NoSuchEndpoint(f"Could not find inference component {component}")
 
+    def deregister(self, resource_id: str, now: int) -> None:
+        """DeregisterScalableTarget."""
+        for life in self.live.values():
+            if life.targets.pop(resource_id, None) is not None and life.targets_lost_at is None:
+                life.targets_lost_at = now
+
     def stop_serving(self, life: Life, now: int, by: str) -> None:
-        """Note that from now on requests fail; the instances go on measuring themselves."""
+        """Note that from now on all requests fail; the instances go on measuring themselves."""
+        deaf = self.metrics.served[life.plan.name].deaf
+        if not deaf or deaf[-1][1] != FOREVER:
+            deaf.append([now, FOREVER])
+        self._begin_end(life, now, by)
+
+    def _begin_end(self, life: Life, now: int, by: str) -> None:
         if life.turning_off_at is None:
             life.turning_off_at, life.ended_by = now, by
             self.ending(life)
-            self.metrics.served[life.plan.name].deaf.append([now, FOREVER])
 
     def _end(self, life: Life, now: int, by: str) -> None:
         life.deleting_at = now
@@ -157,11 +182,25 @@ class SageMaker:
             del self.live[life.plan.name]
 
 
+def _targets(plan: Plan) -> dict[str, str]:
+    """What Application Auto Scaling knows of an endpoint that scales."""
+    if not plan.scales:
+        return {}
+    if plan.components:
+        copies = "sagemaker:inference-component:DesiredCopyCount"
+        return {f"inference-component/{name}": copies for name, _ in plan.traffic}
+    instances = "sagemaker:variant:DesiredInstanceCount"
+    return {f"endpoint/{plan.name}/variant/{name}": instances for name, _ in plan.traffic}
+
+
 def _reroute(served: Served, plan: Plan, now: int) -> None:
     """The clients of a name follow its newest endpoint: what an older plan would still have sent is gone."""
     ours = [traffic for _, traffic in plan.traffic]
-    for lane, known in served.lanes.items():
-        served.lanes[lane] = [each if each in ours else each.until(now) for each in known]
-    for lane, traffic in plan.traffic:
-        if traffic not in served.lanes.setdefault(lane, []):
-            served.lanes[lane].append(traffic)
+    for lane in served.lanes.values():
+        lane.traffic = [each if each in ours else each.until(now) for each in lane.traffic]
+    for name, traffic in plan.traffic:
+        lane = served.lanes.setdefault(name, Lane())
+        if traffic not in lane.traffic:
+            lane.traffic.append(traffic)
+            lane.counted.append(0)
+        lane.next_at = 0

@@ -23,6 +23,50 @@ class Flap:
 
 
 @dataclass(frozen=True, slots=True)
+class Late:
+    """A time in which the request metrics alone come late, by a lateness that may grow or shrink."""
+
+    begin: int
+    end: int
+    first_s: int
+    """Lateness of the first minute, on top of ``lag_s``; ``last_s``: of the last one."""
+    last_s: int
+
+    def at(self, minute: int) -> int:
+        """Return the lateness of a minute inside."""
+        return self.first_s + (self.last_s - self.first_s) * (minute - self.begin) // (self.end - self.begin)
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """From its ``nth`` call on, an operation fails for a time."""
+
+    operation: str
+    nth: int
+    lasting_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """A time in which the switch does not answer for an endpoint: the call runs into its read timeout."""
+
+    endpoint: str
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class BadItem:
+    """At a moment an attribute of a register item becomes unreadable, whoever wrote it."""
+
+    at: int
+    endpoint: str
+    attribute: str
+    value: tuple[str, str]
+    """Type and text, as DynamoDB writes them: ("N", "twelve")."""
+
+
+@dataclass(frozen=True, slots=True)
 class Hours:
     """A timetable: its text in the spec, and when it is open, worked out by the world's maker."""
 
@@ -64,6 +108,18 @@ class Plan:
     hours: Hours | None = None
     stack_faults: tuple[Interval, ...] = ()
     """When the stack takes no update (somebody else's update is in progress)."""
+    stack_tag: str = ""
+    """What peagle-sm:stack names, where it does not name the endpoint's own stack."""
+    publish_s: int = 60
+    """MetricPublishFrequencyInSeconds of its config: the interval of the utilisation metrics."""
+    enhanced: bool = False
+    """EnableEnhancedMetrics: the request metrics are published at that interval too."""
+    async_config: bool = False
+    """An operator's endpoint config has AsyncInferenceConfig: no Invocations, a backlog metric instead."""
+    instances: tuple[tuple[int, int], ...] = ()
+    """(from when, how many instances for each variant); one instance before the first."""
+    scales: bool = False
+    """Application Auto Scaling has a target for each variant or component."""
 
     @property
     def ours(self) -> bool:
@@ -93,6 +149,14 @@ class CloudWatch:
     """ConcurrentRequestsPerModel is written."""
     gaps: tuple[Interval, ...] = ()
     """Minutes of which no datapoint of any metric ever appears."""
+    late: tuple[Late, ...] = ()
+    """Times of which the request metrics come late; the utilisation, from another publisher, is on time."""
+    request_gaps: tuple[Interval, ...] = ()
+    """Minutes of which no request metric ever appears; the utilisation does."""
+    jitter_every: int = 0
+    """Every so many minutes an instance's utilisation sample falls into the next minute; 0: never."""
+    stamped_at_end: bool = False
+    """Datapoints of an interval above a minute have the interval's last minute, otherwise its first."""
     stale: tuple[Interval, ...] = ()
     """Times in which no new datapoint appears; afterwards the missing ones do."""
     errors: tuple[Interval, ...] = ()
@@ -103,7 +167,8 @@ class CloudWatch:
     @property
     def works(self) -> bool:
         """Say whether the metrics are complete, on time and readable throughout."""
-        return not (self.gaps or self.stale or self.errors or self.skew_s) and self.lag_s <= 120
+        whole = not (self.gaps or self.stale or self.errors or self.late or self.request_gaps)
+        return whole and not self.skew_s and self.lag_s <= 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +183,17 @@ class Lambdas:
     """Times in which no function runs."""
     twice_share: float = 0.0
     """Share of the sweeps that EventBridge delivers twice."""
+    delays_s: tuple[int, ...] = ()
+    """How late the sweeps run after the time in their event, one after the other, again and again."""
+    clock_s: int = 0
+    """The guard's clock, and the time in its events, minus the clock of SageMaker and CloudWatch."""
+    redelivered: bool = False
+    """Every event of EventBridge Scheduler and every wake is delivered twice."""
 
     @property
     def works(self) -> bool:
         """Say whether every sweep runs."""
-        return not (self.dead or self.failing_share or self.outages)
+        return not (self.dead or self.failing_share or self.outages or self.delays_s or self.clock_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +204,8 @@ class Lease:
     endpoint: str
     until: int
     lost: bool = False
+    takes_s: int = 0
+    """From reading the register to moving the schedules, and again from there to writing the register."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +223,12 @@ class World:
     tag_lag_s: int = 0
     """How far tag:GetResources is behind the truth."""
     leases: tuple[Lease, ...] = ()
+    failing: tuple[Failing, ...] = ()
+    hangs: tuple[Hang, ...] = ()
+    bad_items: tuple[BadItem, ...] = ()
+    """Where there are any, the register is the shipped one over a simulated DynamoDB."""
+    delivery_s: int = 0
+    """How late EventBridge Scheduler delivers: within its minute, and a minute of retries."""
     faults: frozenset[str] = field(default_factory=frozenset)
     """The names of what is wrong in this world, for the report."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from peagle_sm.core.catalog import Catalog, load_catalog
 from peagle_sm.core.plan import Context
 from tests.core.checks.cases import Case
-from tests.core.support import AWS, CONTAINER, GPT, LOCAL, ROLE, STACK, TINY
+from tests.core.support import AWS, CONTAINER, GPT, LOCAL, ROLE, STACK, TINY, gated_catalog
 
 _VLLM = "image: 763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm"
 _LONG = "x" * 1025
@@ -238,6 +237,22 @@ TRAPS: list[tuple[str, str, str, str, Context, str]] = [
         "of ml.g7e.2xlarge needs 570",
     ),
     ("host-ami", "error", GPT, "placement: {inference_ami_version: al2023}", AWS, "found 'al2023'"),
+    (
+        "host-ami-too-new",
+        "warning",
+        CONTAINER,
+        f"{_VLLM}:0.16.0-gpu-py312-cu129-ubuntu22.04-sagemaker",
+        AWS,
+        "vLLM 0.16.0 on host AMI al2023-ami-sagemaker-inference-gpu-4-1 (driver 580) may end with Error 803",
+    ),
+    (
+        "instance-pools-region",
+        "warning",
+        GPT,
+        _TWO_TYPES.replace("{", "{region: eu-west-3, "),
+        AWS,
+        "2 types need instance pools, which eu-west-3 is not known to have; known: ap-northeast-1,",
+    ),
     ("host-ami-unknown", "warning", CONTAINER, f"{_VLLM}:0.30.0", AWS, "CUDA version"),
     ("gpus", "warning", GPT, "placement: {instance_types: [ml.p5.48xlarge]}", AWS, "7 of the 8 GPUs"),
     ("gpus", "error", GPT, "serving: {tensor_parallel_size: 2}", AWS, "ml.g7e.2xlarge has 1 GPUs"),
@@ -341,6 +356,16 @@ FINE: list[tuple[str, str, str, Context]] = [
         "placement: {inference_ami_version: al2023-ami-sagemaker-inference-gpu-4-1}",
         AWS,
     ),
+    ("host-ami-too-new", CONTAINER, f"{_VLLM}:0.17.0-gpu-py312-cu129-ubuntu22.04-sagemaker", AWS),
+    (
+        "host-ami-too-new",
+        CONTAINER,
+        f"{_VLLM}:0.16.0-gpu-py312-cu129-ubuntu22.04-sagemaker"
+        "\nplacement: {inference_ami_version: al2-ami-sagemaker-inference-gpu-3-1}",
+        AWS,
+    ),
+    ("instance-pools-region", GPT, _TWO_TYPES, AWS),
+    ("instance-pools-region", GPT, "placement: {region: eu-west-3}", AWS),
     ("host-ami-unknown", CONTAINER, f"{_VLLM}:0.30.0-gpu-py312-cu130", AWS),
     (
         "gpus",
@@ -361,15 +386,9 @@ FINE: list[tuple[str, str, str, Context]] = [
 ]
 
 
-def _gated() -> Catalog:
-    catalog = load_catalog()
-    entry = catalog.jumpstart["gpt-oss-20b"].model_copy(update={"gated": True})
-    return catalog.model_copy(update={"jumpstart": {"gpt-oss-20b": entry}})
-
-
 CASES = [
-    Case("licence", GPT, severity="error", said="needs true", catalog=_gated()),
-    Case("licence", GPT, "accept_eula: true", catalog=_gated()),
+    Case("licence", GPT, severity="error", said="needs true", catalog=gated_catalog()),
+    Case("licence", GPT, "accept_eula: true", catalog=gated_catalog()),
     *(
         Case(name, base, extra, context, severity=severity, said=said)
         for name, severity, base, extra, context, said in TRAPS

@@ -29,6 +29,9 @@ _TARGET = Prefix("s3://bucket/target/", _FILES, region="us-east-1")
 _HEAD = Prefix("s3://bucket/head/", _FILES, region="us-east-1")
 _BOTH = Artifacts(_TARGET, _HEAD)
 _IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.18.0"
+_NEWER = "image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:0.31.0"
+_WITH_VOCABULARY = Artifacts(Prefix(_TARGET.uri, {**_FILES, "o200k_base.tiktoken": 3_613_922}), _HEAD)
+QWEN = CONTAINER.replace("gpt-oss-20b", "qwen3-coder-30b-a3b-instruct")
 _VPC = "security: {vpc: {subnet_ids: [subnet-1], security_group_ids: [sg-1]}}"
 _KEY = "security: {kms_key_id: alias/mine}"
 
@@ -212,4 +215,21 @@ CASES = [
         said="is 5.00 USD/hour (2026-11-01); the plan counts 4.20; the lifetime can cost 40.00 USD",
     ),
     Case("price-listed", GPT, fact=(Price(_TYPE, 4.2, "2026-11-01"),)),
+    Case(
+        "chat-vocabulary-file",
+        CONTAINER,
+        fact=_BOTH,
+        severity="error",
+        said="no o200k_base.tiktoken in s3://bucket/target/: gpt-oss-20b would serve and could not chat",
+    ),
+    Case("chat-vocabulary-file", CONTAINER, fact=_WITH_VOCABULARY),
+    Case("chat-vocabulary-file", CONTAINER, "security: {network_isolation: false}", fact=_BOTH),
+    Case("chat-vocabulary-file", CONTAINER, _NEWER, fact=_BOTH),
+    Case("chat-vocabulary-file", CONTAINER, "serving: {env: {TIKTOKEN_ENCODINGS_BASE: /opt/x}}", fact=_BOTH),
+    Case("chat-vocabulary-file", QWEN, fact=_BOTH),
+    Case("chat-vocabulary-file", GPT, fact=_BOTH),
+    Case("chat-vocabulary", CONTAINER, severity="info", said="vLLM 0.30.0 needs o200k_base.tiktoken"),
+    Case("chat-vocabulary", CONTAINER, _NEWER),
+    Case("chat-vocabulary", QWEN),
+    Case("chat-vocabulary", GPT),
 ]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from stacks.guard.simulator.account import Account
-from stacks.guard.simulator.cloudwatch import Metrics, Served
+from stacks.guard.simulator.cloudwatch import Lane, Metrics, Served
 from stacks.guard.simulator.errors import AccessDenied, DeletionRefused, NoSuchEndpoint
 from stacks.guard.simulator.sagemaker import Life
 from stacks.guard.simulator.traffic import Traffic
@@ -19,7 +19,7 @@ NOW = BEGIN + 60 * MINUTE
 
 def _metrics(rules: CloudWatch) -> Metrics:
     traffic = Traffic.of([(BEGIN + 600, BEGIN + 780), (BEGIN + 630, BEGIN + 640)])
-    served = Served({"AllTraffic": [traffic]}, [[BEGIN, 1 << 40]])
+    served = Served({"AllTraffic": Lane([traffic], [0])}, [[BEGIN, 1 << 40]])
     return Metrics(rules, {"code": served})
 
 

@@ -71,7 +71,8 @@ async def test_a_model_comes_back_as_it_went_in(aws: Account) -> None:
     created = told.pop("CreationTime")
     assert isinstance(created, float)
     assert abs(created - aws.clock.now().timestamp()) < 5
-    assert told == MODEL | made
+    assert told.pop("PrimaryContainer").pop("Mode") == "SingleModel"
+    assert told == {key: value for key, value in MODEL.items() if key != "PrimaryContainer"} | made
     fits("ListModels", await aws.call("ListModels"))
 
 

@@ -141,7 +141,10 @@ async def test_true_is_not_a_number(aws: Account) -> None:
 
 async def test_members_that_aws_does_not_know_are_dropped(aws: Account) -> None:
     await aws.call("CreateModel", ModelName="m", PrimaryContainer={"Image": IMAGE, "Colour": "red"}, Size=1)
-    assert (await aws.call("DescribeModel", ModelName="m"))["PrimaryContainer"] == {"Image": IMAGE}
+    assert (await aws.call("DescribeModel", ModelName="m"))["PrimaryContainer"] == {
+        "Image": IMAGE,
+        "Mode": "SingleModel",
+    }
 
 
 @pytest.mark.parametrize(

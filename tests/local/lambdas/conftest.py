@@ -30,16 +30,16 @@ class Deployed:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.client = server.client("lambda")
-        self.role = self._role()
+        self.role = self.make_role("logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents")
 
     def function(self, source: str, *, files: dict[str, str] | None = None, **settings: Any) -> str:
         """Deploy a function whose package has ``index.py``; return its name."""
         name = f"f{next(_numbers)}"
+        fixed = {"Role": self.role, "Runtime": "python3.13", "Handler": "index.handler", "Timeout": 30}
         self.client.create_function(
             FunctionName=name,
-            Role=self.role,
             Code={"ZipFile": zipped(index=source, **(files or {}))},
-            **{"Runtime": "python3.13", "Handler": "index.handler", "Timeout": 30, **settings},
+            **{**fixed, **settings},
         )
         return name
 
@@ -48,7 +48,8 @@ class Deployed:
         answer = self.client.invoke(FunctionName=name, Payload=json.dumps(event or {}), **more)
         return json.loads(answer["Payload"].read() or b"null"), answer
 
-    def _role(self) -> str:
+    def make_role(self, *actions: str) -> str:
+        """Make a role that functions take and that allows some actions; return its ARN."""
         trust = {
             "Version": "2012-10-17",
             "Statement": [
@@ -60,9 +61,11 @@ class Deployed:
             ],
         }
         iam = self.server.client("iam")
-        made = iam.create_role(
-            RoleName=f"functions{next(_numbers)}", AssumeRolePolicyDocument=json.dumps(trust)
-        )
+        name = f"functions{next(_numbers)}"
+        made = iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(trust))
+        statement = {"Effect": "Allow", "Action": list(actions), "Resource": "*"}
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        iam.put_role_policy(RoleName=name, PolicyName="may", PolicyDocument=policy)
         return str(made["Role"]["Arn"])
 
 

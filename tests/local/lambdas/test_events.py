@@ -33,6 +33,7 @@ def function(retries: int = 2, oldest_s: int = 21_600) -> Function:
         memory_mb=128,
         reserved=None,
         log_group="/aws/lambda/f",
+        role="arn:aws:iam::123456789012:role/f",
         retries=retries,
         oldest_s=oldest_s,
     )

@@ -235,6 +235,26 @@ def test_output_and_counts_reach_cloudwatch(deployed: Deployed, server: Server) 
     assert _sums(server, name) == {"Invocations": 2, "Errors": 1, "Throttles": 0}
 
 
+def test_a_role_that_may_not_create_log_groups_brings_no_deleted_group_back(deployed: Deployed) -> None:
+    role = deployed.make_role("logs:CreateLogStream", "logs:PutLogEvents")
+    name = deployed.function("def handler(event, context):\n    print('written')", Role=role)
+    logs, group = deployed.server.client("logs"), f"/aws/lambda/{name}"
+
+    def groups() -> list[str]:
+        found = logs.describe_log_groups(logGroupNamePrefix=group)["logGroups"]
+        return [row["logGroupName"] for row in found]
+
+    deployed.call(name)
+    assert groups() == []
+    logs.create_log_group(logGroupName=group)
+    deployed.call(name)
+    events = logs.filter_log_events(logGroupName=group)["events"]
+    assert "written" in [event["message"] for event in events]
+    logs.delete_log_group(logGroupName=group)
+    deployed.call(name)
+    assert groups() == []
+
+
 def _sums(server: Server, name: str) -> dict[str, float]:
     (status,) = lifecycle.status(server.status.port)
     now = datetime.fromisoformat(status.clock)

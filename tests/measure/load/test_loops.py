@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from typing import Any
 
 import pytest
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.load import (
+    Clock,
     HttpTarget,
     LoadOptions,
     LoadRun,
     LoadStopped,
+    Target,
+    Timeouts,
     WorkItem,
     drive_load,
 )
+from peagle_sm.measure.load.answer import Answer
 from peagle_sm.measure.load.arrivals import arrivals
+from peagle_sm.measure.load.sender import Sender
 from peagle_sm.measure.points import make_point
 from peagle_sm.measure.records import Load
-from tests.measure.load.virtual import Connections, in_virtual_time
+from tests.measure.load.virtual import Connections, ScriptedSender, in_virtual_time
 
 TARGET = HttpTarget("http://127.0.0.1:1", arm="a")
 
@@ -193,3 +201,37 @@ def test_options_that_contradict_each_other_are_refused() -> None:
         LoadOptions(requests=3, seconds=3.0)
     with pytest.raises(SpecError, match="warm_up_s"):
         LoadOptions(requests=3, warm_up_s=-1.0)
+
+
+class Swallowing(ScriptedSender):
+    """A sender that loses a cancellation, as a library's clean-up may."""
+
+    async def send(self, target: Target, body: Mapping[str, Any]) -> Answer:
+        try:
+            return await super().send(target, body)
+        except asyncio.CancelledError:
+            return await super().send(target, body)
+
+
+class SwallowingConnections(Connections):
+    @contextlib.asynccontextmanager
+    async def __call__(
+        self, targets: list[Target], timeouts: Timeouts, connections: int, clock: Clock
+    ) -> AsyncIterator[Sender]:
+        yield Swallowing(clock)
+
+
+def test_a_load_ends_also_when_a_cancellation_is_swallowed() -> None:
+    async def cancelled(clock: Clock) -> float:
+        options = LoadOptions(seconds=600)
+        load = drive_load(
+            TARGET, closed(4), items(), options=options, clock=clock, connect=SwallowingConnections()
+        )
+        task = asyncio.create_task(load)
+        await asyncio.sleep(2.5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return clock()
+
+    assert in_virtual_time(cancelled) < 10

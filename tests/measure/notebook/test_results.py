@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import peagle_sm
-from peagle_sm.core.errors import NotFound, SpecError
+from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.notebook.results import BenchResult, CompareResult, VerifyResult
 from peagle_sm.measure.report.files import read_files
 from peagle_sm.measure.result_file import Results
@@ -72,5 +72,5 @@ def kinds(file: Results) -> tuple[str, int, int]:
 def test_a_report_of_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError):
         peagle_sm.report()
-    with pytest.raises(NotFound):
+    with pytest.raises(SpecError):
         peagle_sm.report(tmp_path / "none.jsonl")

@@ -34,7 +34,7 @@ def named(results: Results, source: str) -> Results:
 
 def test_the_headline_says_what_an_interrupted_comparison_lacks() -> None:
     found = verdict(view_of([asked(40, 3)]))
-    assert found.headline.endswith("at c=1 (interrupted: 3 of 40 prompts)")
+    assert found.headline.endswith("at c=1, in this deployment (interrupted: 3 of 40 prompts)")
     assert "(interrupted" not in verdict(view_of([asked(40, 40)])).headline
 
 
@@ -121,10 +121,10 @@ def test_rows_that_would_read_alike_name_their_run() -> None:
         assert {row[at] for row in table.rows} == {"a.jsonl", "b.jsonl"}
         assert len(set(table.rows)) == len(table.rows)
     assert "run a.jsonl" in verdict(view).limits
+    # The report keeps the runs apart, so no table of it has two runs in it.
     page = html_page([first, second])
-    assert ">run</th>" in page
-    assert "(the median of several runs)" in page
-    assert "(the median of several runs)" not in html_page([first])
+    assert ">run</th>" not in page
+    assert "(the median of several runs)" not in page
 
 
 def test_checks_of_two_endpoints_are_told_apart() -> None:
@@ -158,3 +158,14 @@ def test_files_of_one_name_are_called_by_their_paths() -> None:
     found = names_of([named(made, "x/r.jsonl"), named(made, "y/r.jsonl"), named(made, "z.jsonl")])
     assert found == ("x/r.jsonl", "y/r.jsonl", "z.jsonl")
     assert len(set(names_of([made, made]))) == 2
+
+
+def test_a_verify_that_did_not_finish_does_not_read_as_passed() -> None:
+    whole = making.verified()
+    asked = [check.name for check in whole.checks]
+    header = replace(whole.header, config={**whole.header.config, "checks": asked})
+    cut = replace(whole, header=header, checks=whole.checks[:1])
+    assert verdict(view_of([cut])).headline == (
+        f"The checks did not finish (interrupted: 1 of {len(asked)} checks)"
+    )
+    assert "did not finish" not in verdict(view_of([replace(whole, header=header)])).headline

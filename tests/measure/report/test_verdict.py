@@ -21,7 +21,7 @@ def said(*files: Results) -> str:
 
 def test_a_gain() -> None:
     found = verdict(view_of([making.compared()]))
-    assert found.headline == "P-EAGLE is 1.36x EAGLE-3 [1.29, 1.44] at c=1"
+    assert found.headline == "P-EAGLE is 1.36x EAGLE-3 [1.29, 1.44] at c=1, in this deployment"
     assert found.second == "At c=64: 1.08x [1.02, 1.14]."
     assert found.limits == (
         "synthetic data",
@@ -49,11 +49,15 @@ def test_the_far_end_where_nothing_is_shown() -> None:
     [
         (
             Interval(0.98, 0.94, 1.03),
-            "No difference shown between P-EAGLE and EAGLE-3: 0.98x [0.94, 1.03] at c=1",
+            "No difference shown between P-EAGLE and EAGLE-3: 0.98x [0.94, 1.03] at c=1, in this deployment",
             False,
         ),
-        (Interval(0.89, 0.86, 0.92), "P-EAGLE is slower than EAGLE-3: 0.89x [0.86, 0.92] at c=1", False),
-        (Interval(1.31, 1.2, 1.4), "P-EAGLE is 1.31x EAGLE-3 [1.20, 1.40] at c=1", True),
+        (
+            Interval(0.89, 0.86, 0.92),
+            "P-EAGLE is slower than EAGLE-3: 0.89x [0.86, 0.92] at c=1, in this deployment",
+            False,
+        ),
+        (Interval(1.31, 1.2, 1.4), "P-EAGLE is 1.31x EAGLE-3 [1.20, 1.40] at c=1, in this deployment", True),
     ],
 )
 def test_the_sentence_follows_the_interval(ratio: Interval, headline: str, gain: bool) -> None:

@@ -9,8 +9,8 @@ from peagle_sm.measure.tune.outcome import (
     common_against_none,
     conclude,
     fit_records,
-    without_baseline,
 )
+from peagle_sm.measure.tune.predict import without_baseline
 from peagle_sm.measure.tune.reading import Reading
 from tests.measure.tune.reading_of import reading
 

@@ -10,26 +10,27 @@ from peagle_sm.measure.tune import page
 from peagle_sm.measure.tune.simulate import always, by_deployment, by_runtime, exhaustive, simulate
 from peagle_sm.measure.tune.surface import draw_surface
 
-ENDPOINTS = 120
+ENDPOINTS = 80
 
 
-def test_three_deployments_are_enough() -> None:
-    outcome = simulate(by_deployment(3), ENDPOINTS, seed=7)
+def test_four_deployments_are_enough() -> None:
+    outcome = simulate(by_deployment(), ENDPOINTS, seed=7)
     assert outcome.mean <= page.MOST_MEAN
     assert outcome.quantile(0.95) <= page.MOST_P95
-    assert outcome.most_deployments <= 3
+    assert outcome.most_deployments <= 4
+    assert (outcome.unmeasured, outcome.unsound) == (0, 0)
 
 
-def test_one_engine_in_which_k_changes_does_better() -> None:
-    outcome = simulate(by_runtime(), 60, seed=7)
-    assert outcome.mean <= page.MOST_MEAN_RUNTIME
+def test_one_engine_in_which_k_changes() -> None:
+    outcome = simulate(by_runtime(), 30, seed=7)
+    assert outcome.mean <= page.MOST_MEAN
     assert outcome.most_deployments == 1
 
 
 def test_the_endpoints_are_not_too_easy() -> None:
     # A fixed K gives away much, and so the best K differs from one to the next.
     assert simulate(always(7), ENDPOINTS, seed=7).mean > 0.05
-    assert simulate(exhaustive, ENDPOINTS, seed=7).mean > 0.002
+    assert simulate(exhaustive, ENDPOINTS, seed=7).mean > 0.001
     best = [
         max(range(12), key=lambda k: surface.rate(k, 8))
         for surface in (draw_surface(np.random.default_rng(seed), (8,)) for seed in range(100))
@@ -51,9 +52,10 @@ def test_the_page_is_written_between_its_marks(tmp_path: Path) -> None:
     assert written.endswith("after\n")
     assert "old" not in written
     assert "scripts/simulate-tuner --endpoints 2 --seed 3" in written
-    assert written.count("| tune, ") == 2 * (len(page.LOADS) + len(page.NOISES) - 1)
+    assert written.count("| tune, ") == 2 * (len(page.LOADS) + 4) + len(page.NOISES) - 1
 
 
-def test_what_does_not_hold_is_named() -> None:
-    bad = page.Row(next(iter(page.NOISES)), (1,), "tune, always", simulate(always(11), 20, seed=0))
+def test_what_exceeds_the_limits_is_named() -> None:
+    world, noise = next(iter(page.WORLDS)), next(iter(page.NOISES))
+    bad = page.Row(world, noise, (1,), "tune, always", simulate(always(11), 20, seed=0))
     assert "mean" in page.misses([bad])[0]

@@ -54,10 +54,11 @@ def test_deployments_come_one_after_the_other_and_end() -> None:
 
     baseline = Known()
     readings, deployed = by_deployments(bring, baseline, [1, 4], 8, silent, most=3, beside=False)
-    assert deployed == 3
+    assert 2 <= deployed <= 3
     assert up == gone
     assert len(baseline.asked) == 2  # once at each concurrency
     result = conclude("p-eagle", readings, 8, deployments=deployed, levelled=False)
+    assert result.choices[1].k in up
     assert result.choices[1].k in (4, 5, 6)
 
 

@@ -26,7 +26,7 @@ WORDS = [
     "lambda",
     "mu",
 ]
-ALL = ["greedy", "sampled", "logprobs", "stop-strings", "seeds", "streaming"]
+ALL = ["greedy", "sampled", "parameters", "logprobs", "stop-strings", "seeds", "streaming"]
 ALL += ["json-schema", "tool-calls", "long-context"]
 
 
@@ -38,8 +38,16 @@ def prompts(tmp_path: Path) -> Path:
     return path
 
 
-def verify(prompts: Path, fault: str, *options: str) -> tuple[int, dict[str, Any], str]:
-    with serving() as (baseline, _), serving(fault) as (candidate, _):
+@pytest.fixture(autouse=True)
+def _results_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results files go below the working directory unless --out is given."""
+    monkeypatch.chdir(tmp_path)
+
+
+def verify(
+    prompts: Path, fault: str, *options: str, baseline_fault: str = ""
+) -> tuple[int, dict[str, Any], str]:
+    with serving(baseline_fault) as (baseline, _), serving(fault) as (candidate, _):
         words = ("--workload", str(prompts), "--quick", "--max-tokens", "32", "--format", "json", *options)
         done = run("verify", candidate, "--baseline", baseline, *words)
     document = json.loads(done.stdout) if done.stdout.strip() else {}
@@ -75,6 +83,15 @@ def test_a_sound_engine_passes_every_check_and_the_file_says_so(prompts: Path, t
         ("broken json", "tool-calls"),
         ("no tools", "tool-calls"),
         ("late", "long-context"),
+        ("other text", "greedy"),
+        ("other text", "streaming"),
+        ("swaps", "sampled"),
+        ("loses some seeds", "seeds"),
+        ("ignores top_p", "parameters"),
+        ("refuses top_p", "parameters"),
+        ("ignores top_k", "parameters"),
+        ("ignores min_p", "parameters"),
+        ("ignores temperature", "parameters"),
     ],
 )
 def test_each_fault_fails_the_check_that_covers_it(prompts: Path, fault: str, check: str) -> None:
@@ -84,17 +101,57 @@ def test_each_fault_fails_the_check_that_covers_it(prompts: Path, fault: str, ch
     assert "OutputsDiffer" in stderr
 
 
-def test_what_the_baseline_cannot_do_is_undecided_and_never_a_pass(prompts: Path) -> None:
+def test_tool_calls_are_not_applicable_where_neither_side_has_a_tool_parser(
+    prompts: Path, tmp_path: Path
+) -> None:
+    """As with the small stand-in weights: the rest decides, and the refusal is printed once."""
     with serving("no tools") as (baseline, _), serving("no tools") as (candidate, _):
+        words = ["--workload", str(prompts), "--quick", "--max-tokens", "32"]
+        done = run("verify", candidate, "--baseline", baseline, *words)
+    assert done.exit_code == 0, done.stderr
+    assert "tool-calls    not applicable  neither side has a tool parser: " in done.stdout
+    assert (done.stdout + done.stderr).count("--tool-call-parser") == 1
+    conclusion = (
+        "The answers are the target's own, as far as these 9 checks can see. Not applicable: tool-calls."
+    )
+    assert done.stdout.splitlines()[-2] == conclusion
+    (out,) = (tmp_path / "results").glob("verify-http---127-0-0-1-*.jsonl")
+    assert done.stdout.splitlines()[-1] == f"results: results/{out.name}"
+    assert [check.name for check in read(out).checks if not check.applicable] == ["tool-calls"]
+    assert [check.name for check in read(out).checks if check.passed] == [n for n in ALL if n != "tool-calls"]
+    shown = run("report", out)
+    assert "9 of 9 checks passed; not applicable: tool-calls" in shown.stdout
+
+
+def test_min_p_is_not_applicable_where_the_engine_refuses_it_with_speculation(prompts: Path) -> None:
+    """As vLLM 0.32 does: the user sees a 400, and no answer is changed."""
+    code, document, stderr = verify(prompts, "no min_p", "--checks", "parameters")
+    assert (code, results(document)) == (0, {"parameters": True}), stderr
+    summary = document["checks"][0]["summary"]
+    assert "top_p is applied; top_k is applied; " in summary
+    assert summary.endswith("min_p is not applicable: not yet supported with speculative decoding")
+
+
+def test_nothing_applicable_is_never_a_pass(prompts: Path) -> None:
+    code, document, stderr = verify(prompts, "no tools", "--checks", "tool-calls", baseline_fault="no tools")
+    assert (code, document["passed"], results(document)) == (13, None, {"tool-calls": None})
+    assert "Nothing was checked. Not applicable: tool-calls." in stderr
+
+
+def test_what_the_baseline_alone_cannot_do_is_undecided_and_never_a_pass(prompts: Path) -> None:
+    with serving("no tools") as (baseline, _), serving() as (candidate, _):
         words = ["--workload", str(prompts), "--prompts", "4", "--quick"]
         words += ["--checks", "tool-calls,json-schema"]
         done = run("verify", candidate, "--baseline", baseline, *words)
-        allowed = run("verify", candidate, "--baseline", baseline, *words, "--allow-undecided")
+        allowed = run("verify", candidate, "--baseline", baseline, *words, "--allow-undecided", "--out", "b")
     assert done.exit_code == 13, done.stderr
     assert "undecided  could not be decided: the baseline refuses the request" in done.stdout
     assert "--tool-call-parser" in done.stdout
+    conclusion = "No fault found in 1 of 2 checks; could not be decided: tool-calls."
+    assert (done.stdout + done.stderr).count(conclusion) == 1
     assert "--allow-undecided" in done.stderr
     assert allowed.exit_code == 0
+    assert conclusion in allowed.stdout
 
 
 def test_chats_of_one_s_own_are_verified_too(tmp_path: Path) -> None:

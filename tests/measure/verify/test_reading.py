@@ -42,7 +42,11 @@ def test_scores_are_those_of_the_tokens_after_the_prompt() -> None:
 
     entries = [None, entry(t1=-1.0, t2=-2.0), entry(t5=-0.2, t6=-3.0), entry(t7=-4.0, t8=-0.1, t9=-3.0)]
     document = {"choices": [{"prompt_logprobs": entries}]}
-    assert parse_scores(document, 2, (5, 7)) == ((-0.2, -4.0), (-3.0, -0.1))
+    assert parse_scores(document, 2, (5, 7)) == (
+        (-0.2, -4.0),
+        (-3.0, -0.1),
+        (((5, -0.2), (6, -3.0)), ((8, -0.1), (9, -3.0), (7, -4.0))),
+    )
     with pytest.raises(ValueError, match="4 prompt_logprobs for 5 tokens"):
         parse_scores(document, 3, (5, 7))
     with pytest.raises(ValueError, match="no prompt_logprobs"):
@@ -159,4 +163,4 @@ def test_the_page_in_the_terminal() -> None:
     assert "stand-in" in text
     assert conclusion(records) == "The answers are not the target's own: sampled failed."
     assert "could not be decided: tool-calls" in conclusion([records[0], records[2]])
-    assert "as far as these 1 checks" in conclusion(records[:1])
+    assert "as far as this check can see" in conclusion(records[:1])

@@ -6,7 +6,10 @@ log-probabilities, stop strings, seeds, streams, JSON by schema, tool calls, the
 
 Faults: `runner-up` (greedy takes the second best now and then), `hot` (samples at temperature 1.6), `forgets
 seeds`, `leaks` (stop strings stay), `loses chunks`, `logprobs` (reported too high), `broken json`, `no tools`
-(refuses), `late` (wrong beyond 300 tokens), `dies at json`.
+(refuses), `late` (wrong beyond 300 tokens), `dies at json`, `other text` (the ids are right), `swaps` (the
+second and the third best sample), `residual` (speculates, and takes the target's distribution for the
+residual), `speculates` (and does it right), `loses some seeds` (5%), `ignores top_p` and so on; `no min_p`
+(refused as vLLM 0.32 does with speculation), `refuses top_p`.
 """
 
 from __future__ import annotations
@@ -34,8 +37,9 @@ def word(token: int) -> str:
 @lru_cache(maxsize=65536)
 def logprobs(last: int, before: int) -> tuple[float, ...]:
     digest = hashlib.shake_128(f"{last}/{before}".encode()).digest(2 * VOCABULARY)
-    logits = [int.from_bytes(digest[2 * t : 2 * t + 2]) / 65536 * 9 for t in range(VOCABULARY)]
-    logits[END] -= 5
+    reach = 200 if digest[1] < 64 else 9  # after some words the next one is sure
+    logits = [int.from_bytes(digest[2 * t : 2 * t + 2]) / 65536 * reach for t in range(VOCABULARY)]
+    logits[END] -= 5 if reach == 9 else 200
     whole = math.log(sum(math.exp(value) for value in logits))
     return tuple(value - whole for value in logits)
 
@@ -54,6 +58,7 @@ class Engine:
     def __init__(self, fault: str = "") -> None:
         self.fault = fault
         self.asked = 0
+        self.seeded = 0
         self.dead = False
 
     def tokens_of(self, body: Mapping[str, Any]) -> list[int]:
@@ -63,25 +68,68 @@ class Engine:
         return [1 + ord(c) % 63 for c in prompt] if isinstance(prompt, str) else list(prompt)
 
     def choose(self, row: tuple[float, ...], body: Mapping[str, Any], rng: random.Random, length: int) -> int:
-        ranked = sorted(range(VOCABULARY), key=lambda token: -row[token])
+        ranked = ranking(row)
         if body.get("temperature", 1.0) == 0:
             wrong = (self.fault == "runner-up" and length % 17 == 0) or (
                 self.fault == "late" and length > 300
             )
             return ranked[1] if wrong and ranked[1] != END else ranked[0]
-        heat = 1.6 if self.fault == "hot" else 1.0
-        return rng.choices(range(VOCABULARY), [math.exp(value / heat) for value in row])[0]
+        weights = self.weights(row, body)
+        if self.fault in ("residual", "speculates"):
+            return self.speculated(row, weights, rng)
+        chosen = rng.choices(range(VOCABULARY), weights)[0]
+        if self.fault == "swaps" and chosen in ranked[1:3]:
+            return ranked[3 - ranked.index(chosen)]
+        return chosen
+
+    def weights(self, row: tuple[float, ...], body: Mapping[str, Any]) -> list[float]:
+        asked = {name: value for name, value in body.items() if self.fault != f"ignores {name}"}
+        heat = 1.6 if self.fault == "hot" else asked.get("temperature", 1.0)
+        shares = [math.exp(value / heat) for value in row]
+        whole = sum(shares)
+        shares = [share / whole for share in shares]
+        ranked, before = ranking(row), 0.0
+        for rank, token in enumerate(ranked):
+            cut = asked.get("top_k") and rank >= asked["top_k"]
+            cut = cut or before >= asked.get("top_p", 1.0)
+            cut = cut or shares[token] < asked.get("min_p", 0.0) * shares[ranked[0]]
+            before += shares[token]
+            if cut and rank:
+                shares[token] = 0.0
+        return shares
+
+    def speculated(self, row: tuple[float, ...], target: list[float], rng: random.Random) -> int:
+        """Rejection sampling of one draft token from a draft that errs by up to 1.2 nats, either way."""
+        errors = random.Random(row[0])
+        draft = [share * math.exp(errors.uniform(-1.2, 1.2)) for share in target]
+        whole, own = sum(draft), sum(target)
+        draft, target = [share / whole for share in draft], [share / own for share in target]
+        token = rng.choices(range(VOCABULARY), draft)[0]
+        if rng.random() < target[token] / draft[token]:
+            return token
+        residual = [max(0.0, t - d) for t, d in zip(target, draft, strict=True)]
+        return rng.choices(range(VOCABULARY), target if self.fault == "residual" else residual)[0]
 
     def answer(self, body: Mapping[str, Any]) -> dict[str, Any]:
         prompt = self.tokens_of(body)
         room = CONTEXT - len(prompt)
         if body["max_tokens"] > CONTEXT or room < 1:
             raise ValueError(f"This model's maximum context length is {CONTEXT} tokens.")
+        if self.fault == "no min_p" and body.get("min_p"):
+            raise ValueError(
+                "The min_p and logit_bias sampling parameters "
+                "are not yet supported with speculative decoding."
+            )
+        if self.fault == "refuses top_p" and body.get("top_p", 1.0) < 1:
+            raise ValueError("top_p is not allowed here")
         demanded = self.demanded(body)
         if demanded is not None:
             return demanded
         seed = body.get("seed")
-        rng = random.Random(None if seed is None or self.fault == "forgets seeds" else seed)
+        self.seeded += seed is not None
+        some = self.fault == "loses some seeds" and self.seeded % 20 == 10
+        lost = some or self.fault == "forgets seeds"
+        rng = random.Random(None if seed is None or lost else seed)
         ids: list[int] = []
         reason, stop_reason, text = "length", None, ""
         for _ in range(min(body["max_tokens"], room)):
@@ -99,6 +147,8 @@ class Engine:
                 text = text[: at + keep + (2 if self.fault == "leaks" else 0)]
                 reason, stop_reason = "stop", stop
                 break
+        if self.fault == "other text":
+            text = text.replace("ab", "a b", 1) if "ab" in text else f"{text[:-1]} "
         choice: dict[str, Any] = {"index": 0, "finish_reason": reason, "stop_reason": stop_reason}
         choice |= {"text": text, "token_ids": ids}
         if body.get("logprobs"):
@@ -144,7 +194,7 @@ class Engine:
         for at in range(1, len(prompt)):
             row = logprobs(prompt[at - 1], prompt[at - 2] if at > 1 else 0)
             ranked = ranking(row)
-            shown = dict.fromkeys([*ranked[:2], prompt[at]])
+            shown = dict.fromkeys([*ranked[:5], prompt[at]])
             entries.append({str(t): {"logprob": row[t], "rank": 1 + ranked.index(t)} for t in shown})
         return entries
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.core.errors import NotFound, SpecError
+from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.workloads import load_workload, rounds, salted
 
 CHAT = {"messages": [{"role": "user", "content": "hi"}], "temperature": 0.7, "max_tokens": 9}
@@ -107,7 +107,7 @@ def test_captures_without_requests_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="no capture file") as raised:
         load_workload(str(tmp_path / "empty"))
     assert "aws s3 cp" in (raised.value.next_step or "")
-    with pytest.raises(NotFound):
+    with pytest.raises(SpecError):
         load_workload(str(tmp_path / "gone.jsonl"))
 
 
@@ -145,3 +145,12 @@ def test_prompts_come_again_only_when_asked_and_never_out_of_the_cache(tmp_path:
     many = list(islice(rounds(items, repeat=True), 6))
     assert len({(item.prompt_id, item.body["cache_salt"]) for item in many}) == 6
     assert {item.prompt_id for item in many} == {f"{name}{n}" for name in "ab" for n in ("", "#2", "#3")}
+
+
+def test_a_file_that_is_not_utf8_is_named_with_the_line_and_the_byte(tmp_path: Path) -> None:
+    path = tmp_path / "latin.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"prompt": "a"}\n\n{"prompt": "caf\xe9"}\n')
+    with pytest.raises(SpecError, match=r"latin\.jsonl, line 3: found byte 0xe9, which is not UTF-8"):
+        load_workload(str(path))
+    path.write_bytes(b'\xef\xbb\xbf{"prompt": "a"}\n')
+    assert [item.body["prompt"] for item in load_workload(str(path)).items] == ["a"]

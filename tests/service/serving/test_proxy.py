@@ -140,6 +140,125 @@ def test_a_broken_stream_ends_with_an_error_and_without_done(proxy: Serving, how
     assert proxy.last().failed
 
 
+ERRORS = [
+    {"error": {"message": "out of memory", "type": "InternalServerError", "code": 507}},
+    {"error": "out of memory"},
+    {"object": "error", "message": "out of memory", "type": "InternalServerError", "code": 507},
+    {"detail": "out of memory"},
+]
+
+
+@pytest.mark.parametrize("document", ERRORS, ids=lambda document: "-".join(document))
+@pytest.mark.parametrize("before", [0, 2])
+def test_every_error_form_in_a_stream_raises_in_openai_s_client(
+    proxy: Serving, document: dict[str, object], before: int
+) -> None:
+    chunk = {"choices": [{"index": 0, "delta": {"content": "a"}}]}
+    sse = "".join(f"data: {json.dumps(each)}\n\n" for each in [*[chunk] * before, document])
+    stream = proxy.client().chat.completions.create(
+        model="",
+        messages=QUESTION,
+        stream=True,
+        extra_body=script(SCRIPT_INVOKE="say", SCRIPT_BODY=sse + "data: [DONE]\n\n"),
+    )
+    chunks: list[Any] = []
+    with pytest.raises(openai.APIError, match="out of memory"):
+        chunks.extend(stream)
+    assert len(chunks) == before
+    assert proxy.last().failed
+
+
+@pytest.mark.parametrize("document", ERRORS, ids=lambda document: "-".join(document))
+@pytest.mark.parametrize("streamed", [False, True])
+def test_every_error_form_without_a_stream_raises_in_openai_s_client(
+    proxy: Serving, document: dict[str, object], streamed: bool
+) -> None:
+    """Also where a stream was asked for: an engine may answer 200 and one JSON document."""
+    with pytest.raises(openai.APIError, match="out of memory") as raised:
+        list(
+            proxy.client().chat.completions.create(
+                model="",
+                messages=QUESTION,
+                stream=streamed,
+                extra_body=script(SCRIPT_INVOKE="say", SCRIPT_BODY=json.dumps(document)),
+            )
+        )
+    if not streamed:
+        assert isinstance(raised.value, openai.InternalServerError)
+        assert raised.value.status_code == (507 if "507" in json.dumps(document) else 502)
+
+
+@pytest.mark.parametrize("reason", ["abort", "error"])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_answer_that_the_engine_gave_up_raises_in_openai_s_client(
+    proxy: Serving, reason: str, streamed: bool
+) -> None:
+    document = json.dumps({"choices": [{"index": 0, "text": "a", "finish_reason": reason}]})
+    told = f"data: {document}\n\ndata: [DONE]\n\n" if streamed else document
+    with pytest.raises(openai.APIError, match=f"finish_reason '{reason}'"):
+        list(
+            proxy.client().completions.create(
+                model="",
+                prompt="x",
+                stream=streamed,
+                extra_body=script(SCRIPT_INVOKE="say", SCRIPT_BODY=told),
+            )
+        )
+
+
+def test_an_engine_that_ignores_stream_raises_in_openai_s_client(proxy: Serving) -> None:
+    with pytest.raises(openai.APIError, match="ignored `stream`"):
+        list(
+            proxy.client().chat.completions.create(
+                model="",
+                messages=QUESTION,
+                stream=True,
+                extra_body=script(SCRIPT_INVOKE="say", SCRIPT_BODY='{"choices": []}'),
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("asked", "missing"),
+    [({"n": 2}, "1 of 2"), ({"prompt": ["a", "b"]}, "1 of 2"), ({"prompt": [[1], [2]], "n": 2}, "3 of 4")],
+)
+def test_a_cut_stream_of_several_answers_raises_in_openai_s_client(
+    proxy: Serving, asked: dict[str, Any], missing: str
+) -> None:
+    """One answer is whole, the others are cut or never came."""
+    events = [{"index": 1, "text": "b"}, {"index": 0, "text": "a", "finish_reason": "stop"}]
+    sse = "".join(f"data: {json.dumps({'choices': [each]})}\n\n" for each in events)
+    chunks: list[Any] = []
+    with pytest.raises(openai.APIError, match=f"{missing} answers have no finish_reason"):
+        chunks.extend(
+            proxy.client().completions.create(
+                **{"model": "", "prompt": "x", **asked},
+                stream=True,
+                extra_body=script(SCRIPT_INVOKE="say", SCRIPT_BODY=sse),
+            )
+        )
+    assert [chunk.choices[0].text for chunk in chunks] == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b'{"prompt": ' + b"[" * 20_000 + b"]" * 20_000 + b"}", "nested too deeply"),
+        (b'{"prompt": "x", "stream": 1}', "stream: found 1; allowed: true or false"),
+        (b'{"prompt": "x", "stream": "true"}', 'stream: found "true"; allowed: true or false'),
+        (b'{"prompt": "x", "n": "2", "stream": true}', "n: found '2'; allowed: a whole number"),
+        (b'{"prompt": "x", "n": 2.0}', "n: found 2.0; allowed: a whole number"),
+    ],
+)
+def test_a_body_that_the_engine_would_read_otherwise_is_refused(
+    proxy: Serving, raw: bytes, words: str
+) -> None:
+    status, headers, told = ask(proxy, "POST", "/v1/completions", raw)
+    assert (status, headers["Content-Type"]) == (400, "application/json")
+    assert words in told["error"]["message"]
+    assert told["error"]["type"] == "invalid_request_error"
+
+
 def test_an_engine_s_error_has_its_own_status_and_words(proxy: Serving) -> None:
     said = '{"error": {"message": "max_tokens is too large", "type": "BadRequestError", "code": 400}}'
     with pytest.raises(openai.BadRequestError, match="max_tokens is too large"):
@@ -161,7 +280,7 @@ def test_what_is_not_served_says_what_is(proxy: Serving) -> None:
     status, _, told = ask(proxy, "POST", "/v1/embeddings", b"{}")
     assert status == 404
     assert "allowed: POST /v1/chat/completions, POST /v1/completions" in told["error"]["message"]
-    for raw, missing in ((b"{", "not JSON"), (b"[]", "lacks 'messages'"), (b'{"prompt": 1}', "messages")):
+    for raw, missing in ((b"{", "not JSON"), (b"[]", "found a list"), (b'{"prompt": 1}', "messages")):
         status, _, told = ask(proxy, "POST", "/v1/chat/completions", raw)
         assert status == 400
         assert missing in told["error"]["message"]

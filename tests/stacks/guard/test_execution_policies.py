@@ -1,4 +1,7 @@
-"""The policies for `cdk bootstrap --cloudformation-execution-policies`: enough for the stacks, no more."""
+"""The policies for `cdk bootstrap --cloudformation-execution-policies`: what they must not allow.
+
+`tests/stacks/iam/test_handlers.py` tests that they allow what the stacks need, and that each part is used.
+"""
 
 from __future__ import annotations
 
@@ -15,61 +18,6 @@ ACCOUNT = "123456789012"
 IAM_LIMIT = 6144
 """Characters of a managed policy, white space not counted (IAM's quotas)."""
 
-# What CloudFormation calls to make and to delete a resource of each type, on what name.
-NEEDED: dict[str, list[tuple[str, str]]] = {
-    "guard": [
-        ("lambda:CreateFunction", f"arn:aws:lambda:us-east-1:{ACCOUNT}:function:peagle-guard-sweeper"),
-        ("lambda:PutFunctionConcurrency", f"arn:aws:lambda:us-east-1:{ACCOUNT}:function:peagle-guard-switch"),
-        (
-            "lambda:PutFunctionEventInvokeConfig",
-            f"arn:aws:lambda:us-east-1:{ACCOUNT}:function:peagle-guard-switch",
-        ),
-        ("lambda:DeleteFunction", f"arn:aws:lambda:us-east-1:{ACCOUNT}:function:peagle-guard-model"),
-        ("iam:CreateRole", f"arn:aws:iam::{ACCOUNT}:role/peagle-guard-sweeper-us-east-1"),
-        ("iam:PutRolePolicy", f"arn:aws:iam::{ACCOUNT}:role/peagle-execution-us-east-1"),
-        ("iam:DeleteRole", f"arn:aws:iam::{ACCOUNT}:role/peagle-scheduler-us-east-1"),
-        ("dynamodb:CreateTable", f"arn:aws:dynamodb:us-east-1:{ACCOUNT}:table/peagle-guard"),
-        ("dynamodb:UpdateTimeToLive", f"arn:aws:dynamodb:us-east-1:{ACCOUNT}:table/peagle-guard"),
-        ("sns:CreateTopic", f"arn:aws:sns:us-east-1:{ACCOUNT}:peagle-guard-notices"),
-        ("sns:Subscribe", f"arn:aws:sns:us-east-1:{ACCOUNT}:peagle-guard-notices"),
-        ("sqs:CreateQueue", f"arn:aws:sqs:us-east-1:{ACCOUNT}:peagle-guard-dead-letters"),
-        (
-            "scheduler:CreateSchedule",
-            f"arn:aws:scheduler:us-east-1:{ACCOUNT}:schedule/default/peagle-guard-sweep",
-        ),
-        (
-            "logs:PutRetentionPolicy",
-            f"arn:aws:logs:us-east-1:{ACCOUNT}:log-group:/aws/lambda/peagle-guard-switch",
-        ),
-        ("cloudwatch:PutMetricAlarm", f"arn:aws:cloudwatch:us-east-1:{ACCOUNT}:alarm:peagle-guard-no-sweep"),
-        ("s3:GetObject", f"arn:aws:s3:::cdk-hnb659fds-assets-{ACCOUNT}-us-east-1/abc.zip"),
-        ("s3:GetObject", f"arn:aws:s3:::peagle-guard-{ACCOUNT}-us-east-1/guard/abc.zip"),
-    ],
-    "endpoint": [
-        ("sagemaker:CreateModel", f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:model/demo-12345678"),
-        ("sagemaker:CreateEndpointConfig", f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:endpoint-config/demo"),
-        ("sagemaker:CreateEndpoint", f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:endpoint/demo"),
-        ("sagemaker:UpdateEndpoint", f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:endpoint/demo"),
-        ("sagemaker:DeleteEndpoint", f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:endpoint/demo"),
-        (
-            "sagemaker:CreateInferenceComponent",
-            f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:inference-component/demo",
-        ),
-        ("lambda:InvokeFunction", f"arn:aws:lambda:us-east-1:{ACCOUNT}:function:peagle-guard-model"),
-        ("lambda:InvokeFunction", f"arn:aws:lambda:us-east-1:{ACCOUNT}:function:peagle-guard-lifetime"),
-        ("logs:CreateLogGroup", f"arn:aws:logs:us-east-1:{ACCOUNT}:log-group:/aws/sagemaker/Endpoints/demo"),
-        ("logs:PutMetricFilter", f"arn:aws:logs:us-east-1:{ACCOUNT}:log-group:/aws/sagemaker/Endpoints/demo"),
-        ("cloudwatch:PutMetricAlarm", f"arn:aws:cloudwatch:us-east-1:{ACCOUNT}:alarm:Peagle-demo-latency"),
-        ("cloudwatch:PutDashboard", f"arn:aws:cloudwatch::{ACCOUNT}:dashboard/Peagle-demo"),
-        ("sns:CreateTopic", f"arn:aws:sns:us-east-1:{ACCOUNT}:Peagle-demo-Alarms-1A2B3C"),
-        ("kms:CreateKey", "*"),
-        ("kms:ScheduleKeyDeletion", f"arn:aws:kms:us-east-1:{ACCOUNT}:key/1234"),
-        (
-            "application-autoscaling:RegisterScalableTarget",
-            f"arn:aws:application-autoscaling:us-east-1:{ACCOUNT}:scalable-target/1234",
-        ),
-    ],
-}
 FORBIDDEN = [
     ("iam:CreateUser", f"arn:aws:iam::{ACCOUNT}:user/mallory"),
     ("iam:CreateRole", f"arn:aws:iam::{ACCOUNT}:role/admin"),
@@ -84,7 +32,14 @@ FORBIDDEN = [
     ("cloudwatch:DeleteAlarms", f"arn:aws:cloudwatch:us-east-1:{ACCOUNT}:alarm:billing"),
     ("secretsmanager:GetSecretValue", f"arn:aws:secretsmanager:us-east-1:{ACCOUNT}:secret:x"),
 ]
-POLICIES = sorted(NEEDED)
+POLICIES = ("endpoint", "guard")
+# AWS defines no resource for these, so they are on all; the reason is in docs/stacks-guard.md.
+ON_ALL = {
+    "cloudwatch:GetMetricData",
+    "sns:GetSubscriptionAttributes",
+    "sns:SetSubscriptionAttributes",
+    "sns:Unsubscribe",
+}
 
 
 def _policy(name: str) -> list[dict[str, Any]]:
@@ -101,16 +56,6 @@ def _matching(name: str, action: str, resource: str) -> Iterator[dict[str, Any]]
             yield statement
 
 
-@pytest.mark.parametrize(("name", "action", "resource"), [(n, *pair) for n in POLICIES for pair in NEEDED[n]])
-def test_what_a_stack_needs_is_allowed(name: str, action: str, resource: str) -> None:
-    assert any(_matching(name, action, resource))
-
-
-def test_no_service_of_the_guards_template_was_forgotten(template: dict[str, Any]) -> None:
-    services = {resource["Type"].split("::")[1].lower() for resource in template["Resources"].values()}
-    assert services <= {action.partition(":")[0] for action, _ in NEEDED["guard"]}
-
-
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize(("action", "resource"), FORBIDDEN)
 def test_what_is_not_ours_is_out_of_reach(name: str, action: str, resource: str) -> None:
@@ -123,7 +68,10 @@ def test_every_action_is_spelled_out(name: str) -> None:
     assert not [one for found in statements for one in found["Action"] if "*" in one]
     for found in statements:
         if "*" in found["Resource"]:
-            reading = all(one.partition(":")[2].startswith(("Describe", "List")) for one in found["Action"])
+            reading = all(
+                one.partition(":")[2].startswith(("Describe", "List")) or one in ON_ALL
+                for one in found["Action"]
+            )
             assert reading or "aws:RequestTag/peagle-sm:managed-by" in str(found["Condition"])
 
 

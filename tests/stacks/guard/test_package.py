@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
-from peagle_sm.core.guard_package import digest, object_key, package_files, zipped
+from peagle_sm.core.guard_package import SERVICES, digest, object_key, package_files, zipped
 
 RUNTIME = Path(__file__).parents[3] / "stacks" / "guard" / "runtime"
 
@@ -45,18 +48,67 @@ def test_a_changed_file_is_another_package() -> None:
     assert object_key(digest(one)).endswith(f"{digest(one)}.zip")
 
 
+def test_the_package_brings_the_sdk_that_this_installation_has(tmp_path: Path) -> None:
+    """The SDK in Lambda's image may be older and not know a field, such as ContainerMetricsConfig."""
+    found = _alone(
+        tmp_path,
+        "import json, boto3, botocore\n"
+        "from peagle_guard import clients, sweeper, switch, model_provider, lifetime_provider\n"
+        "session = boto3.Session('id', 'key', region_name='eu-central-1')\n"
+        f"made = {{name: clients.client(name, session) for name in {sorted(SERVICES)!r}}}\n"
+        "shape = made['sagemaker'].meta.service_model.shape_for('ContainerDefinition')\n"
+        "print(json.dumps([boto3.__version__, botocore.__version__, botocore.__file__,"
+        " 'ContainerMetricsConfig' in shape.members, sorted(made)]))\n",
+    )
+    boto3_version, botocore_version, place, known, services = json.loads(found)
+    assert (boto3_version, botocore_version) == (version("boto3"), version("botocore"))
+    assert Path(place).is_relative_to(tmp_path)
+    assert known
+    assert services == sorted(SERVICES)
+
+
+def test_each_service_that_the_guard_calls_is_in_the_package() -> None:
+    called = {
+        name
+        for path in RUNTIME.rglob("*.py")
+        for name in re.findall(r"\bclient\(\s*[\"']([\w-]+)", path.read_text(encoding="utf-8"))
+    }
+    assert called <= SERVICES
+    assert SERVICES - called <= {"sts"}, "remove what no module calls"
+
+
+def test_the_package_is_far_below_lambdas_limits() -> None:
+    """50 MB zipped and 250 MB unzipped; a small package also starts faster."""
+    package = _package()
+    assert len(zipped(package)) < 5_000_000
+    assert sum(map(len, package.values())) < 15_000_000
+    models = [path.split("/") for path in package if path.startswith("botocore/data/")]
+    data = {parts[2] for parts in models if len(parts) > 3}
+    assert data == SERVICES
+
+
+def test_the_licences_of_the_sdk_come_with_it() -> None:
+    names = {path.split("-")[0] for path in _package() if ".dist-info/" in path}
+    assert names == {"boto3", "botocore", "jmespath", "python_dateutil", "s3transfer", "six", "urllib3"}
+
+
+def _alone(folder: Path, program: str) -> str:
+    """Run a program with the package and the standard library alone."""
+    with zipfile.ZipFile(io.BytesIO(zipped(_package()))) as archive:
+        archive.extractall(folder)
+    start = f"import sys; sys.path = [{str(folder)!r}] + [p for p in sys.path if 'site-packages' not in p]\n"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", start + program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
 def test_daylight_saving_is_known_from_the_package_alone(tmp_path: Path) -> None:
     """A Lambda's image may have no time zones: then only the vendored ones count."""
-    with zipfile.ZipFile(io.BytesIO(zipped(_package()))) as archive:
-        archive.extractall(tmp_path)
-    program = (
-        f"import sys; sys.path = [{str(tmp_path)!r}] + [p for p in sys.path if 'site-packages' not in p]\n"
+    found = _alone(
+        tmp_path,
         "import zoneinfo, datetime\n"
         "zoneinfo.reset_tzpath(to=())\n"
         "zone = zoneinfo.ZoneInfo('Europe/Berlin')\n"
-        "print([datetime.datetime(2026, m, 1, tzinfo=zone).utcoffset().seconds // 3600 for m in (1, 7)])\n"
+        "print([datetime.datetime(2026, m, 1, tzinfo=zone).utcoffset().seconds // 3600 for m in (1, 7)])\n",
     )
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[1, 2]"
+    assert found == "[1, 2]"

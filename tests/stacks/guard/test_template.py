@@ -79,11 +79,11 @@ def test_the_environment_is_the_one_that_the_lambdas_check(template: Template) -
         assert read.clock_url is None
 
 
-def test_a_sweep_ends_before_the_next_begins_and_carries_its_time(template: Template) -> None:
+def test_a_sweep_ends_before_the_next_begins_and_carries_no_time(template: Template) -> None:
     (schedule,) = _of_type(template, "AWS::Scheduler::Schedule").values()
     assert schedule["Name"] == names.SWEEP_SCHEDULE
     assert schedule["ScheduleExpression"] == f"rate({names.SWEEP_MINUTES} minutes)"
-    assert json.loads(schedule["Target"]["Input"]) == {"time": "<aws.scheduler.scheduled-time>"}
+    assert json.loads(schedule["Target"]["Input"]) == {}
     assert schedule["Target"]["RetryPolicy"] == {"MaximumEventAgeInSeconds": 300, "MaximumRetryAttempts": 2}
     assert schedule["Target"]["DeadLetterConfig"]["Arn"] == {"Fn::GetAtt": ["DeadLetters", "Arn"]}
     timeout_s = template["Resources"]["Sweeper"]["Properties"]["Timeout"]

@@ -65,9 +65,12 @@ def test_a_tag_names_one_image_for_ever_and_each_is_scanned_and_encrypted() -> N
     assert repository["ImageTagMutability"] == "IMMUTABLE"
     assert repository["ImageScanningConfiguration"] == {"ScanOnPush": True}
     assert repository["EncryptionConfiguration"]["EncryptionType"] == "KMS"
-    rules = json.loads(repository["LifecyclePolicy"]["LifecyclePolicyText"])["rules"]
-    assert [rule["rulePriority"] for rule in rules] == [1, 2]
-    assert rules[-1]["selection"]["tagStatus"] == "any", "a rule on any tag must come last"
+
+
+def test_no_image_that_a_paused_endpoint_may_need_expires() -> None:
+    """ECR does not know SageMaker's models, and a paused endpoint pulls nothing: no rule may select a tag."""
+    rules = json.loads(properties("Repository")["LifecyclePolicy"]["LifecyclePolicyText"])["rules"]
+    assert [rule["selection"]["tagStatus"] for rule in rules] == ["untagged"]
 
 
 def test_what_endpoints_still_need_outlives_the_stack() -> None:

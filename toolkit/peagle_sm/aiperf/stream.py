@@ -1,16 +1,16 @@
-"""From a response stream's bytes to the engine's own, and whether the answer came to its end."""
+"""From a response stream's bytes to the engine's own, and whether each answer is whole."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
+from peagle_sm.aws.figures import aborted_in, error_in
 from peagle_sm.aws.frames import FrameDecoder, FrameException
 from peagle_sm.core.errors import StreamError
 
 _DONE = "[DONE]"
-# vLLM sends the usage and [DONE] after the last choice.
-_LAST = 8
 
 
 async def payload_parts(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -33,26 +33,59 @@ async def payload_parts(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         raise StreamError("the response stream was cut within a frame")
 
 
-def check_end(messages: Sequence[str]) -> None:
-    """Check the data of a stream's server-sent events once the connection has ended.
+class AnswerCheck:
+    """Whether a stream of server-sent events is every answer of its request, each of them whole.
 
-    Raises:
-        StreamError: the engine reported an error in the stream, or the stream ended without `[DONE]` and
-            without a finish reason.
+    The rules are those of `peagle_sm.aws.events` and of `serve`, which read bytes; AIPerf gives messages.
     """
-    for text in messages:
-        if text.startswith('{"error"'):
-            raise StreamError(f"the engine reported an error in the stream: {text[:500]}")
-    last = messages[-_LAST:]
-    if _DONE not in last and not any(map(_finishes, last)):
-        raise StreamError(
-            f"the response stream was cut: {len(messages)} events, then neither {_DONE} nor a finish reason"
-        )
 
+    def __init__(self, answers: int = 1) -> None:
+        """``answers``: how many the request asks for, its prompts times n; each needs a finish reason."""
+        self._answers = answers
+        self._events = 0
+        self._done = False
+        self._seen: set[int] = set()
+        self._finished: set[int] = set()
 
-def _finishes(text: str) -> bool:
-    try:
-        choices = json.loads(text)["choices"]
-        return any(choice.get("finish_reason") for choice in choices)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return False
+    def take(self, text: str) -> None:
+        """Take the data of one message; what comes after `[DONE]` does not matter.
+
+        Raises:
+            StreamError: the engine reported an error, gave an answer up, or wrote no event of an answer.
+        """
+        if self._done or not text:
+            return
+        self._events += 1
+        if text.strip() == _DONE:
+            self._done = True
+            return
+        try:
+            self._take(json.loads(text))
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            raise StreamError(f"the stream holds an event that is no completion's: {text[:200]}") from error
+
+    def finish(self) -> None:
+        """The connection has ended.
+
+        Raises:
+            StreamError: it was cut: an answer has no finish reason.
+        """
+        unfinished = max(self._answers, len(self._seen)) - len(self._finished)
+        if unfinished and not (self._done and not (self._finished and self._finished < self._seen)):
+            raise StreamError(
+                f"the response stream was cut after {self._events} events: {unfinished} of "
+                f"{unfinished + len(self._finished)} answers have no finish reason"
+            )
+
+    def _take(self, document: Mapping[str, Any]) -> None:
+        reported = error_in(document)
+        if reported is not None:
+            raise StreamError(f"the engine reported an error in the stream: {reported[:500]}")
+        given_up = aborted_in(document)
+        if given_up is not None:
+            raise StreamError(f"the engine gave the answer up: finish_reason {given_up!r}")
+        for choice in document["choices"] or ():
+            index = choice.get("index") or 0
+            self._seen.add(index)
+            if choice.get("finish_reason"):
+                self._finished.add(index)

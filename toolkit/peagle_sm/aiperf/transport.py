@@ -22,7 +22,8 @@ from aiperf.transports.sse_utils import AsyncSSEStreamReader
 
 from peagle_sm.aiperf.address import Address, parse
 from peagle_sm.aiperf.signing import Signer
-from peagle_sm.aiperf.stream import check_end, payload_parts
+from peagle_sm.aiperf.stream import AnswerCheck, payload_parts
+from peagle_sm.aws.runtime import answers_asked
 from peagle_sm.core.errors import PeagleError
 
 _CANCELLED = 499  # what AIPerf's own transport reports for a request that it cancelled
@@ -101,7 +102,8 @@ class SageMakerTransport(AioHttpTransport):
                 # Both clocks at one instant: AIPerf pairs them.
                 record.start_perf_ns, record.timestamp_ns = time.perf_counter_ns(), time.time_ns()
                 async with session.post(url, data=body) as response:
-                    await self._read(record, response, first_token_callback)
+                    check = AnswerCheck(answers_asked(orjson.loads(body)))
+                    await self._read(record, response, first_token_callback, check)
         except TimeoutError:
             if after is None:
                 raise
@@ -115,6 +117,7 @@ class SageMakerTransport(AioHttpTransport):
         record: RequestRecord,
         response: aiohttp.ClientResponse,
         first_token_callback: FirstTokenCallback | None,
+        check: AnswerCheck,
     ) -> None:
         record.status = response.status
         if not 200 <= response.status < 300:
@@ -126,10 +129,11 @@ class SageMakerTransport(AioHttpTransport):
         async for message in AsyncSSEStreamReader(payload_parts(_chunks(response))):
             AsyncSSEStreamReader.inspect_message_for_error(message)
             record.responses.append(message)
+            check.take(message.extract_data_content())
             if not seen_first and first_token_callback is not None:
                 seen_first = await first_token_callback(message.perf_ns - record.start_perf_ns, message)
         record.end_perf_ns = time.perf_counter_ns()
-        check_end([message.extract_data_content() for message in record.responses])
+        check.finish()
 
     def _address(self, request_info: RequestInfo) -> Address:
         return parse(request_info.model_endpoint.endpoint.get_url(request_info.url_index))

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from io import StringIO
 from typing import Any
 
@@ -20,12 +20,13 @@ from peagle_sm.aws.parts import (
     usage_of,
 )
 from peagle_sm.aws.sse import MAX_EVENT_BYTES
-from peagle_sm.core.errors import StreamError
-from peagle_sm.core.stream_errors import StreamDamaged, StreamTooLarge, with_what_came
+from peagle_sm.core.errors import PeagleError, StreamError
+from peagle_sm.core.stream_errors import StreamDamaged, StreamTooLarge, refused_by_engine, with_what_came
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """The most that is kept of one answer: a hundred times what eight minutes at 300 tokens/s are as text."""
 
+_ONE_STEP = "Ask for one answer a stream (one prompt, n=1), or for all without a stream."
 _OTHER_FORM = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 
 
@@ -102,8 +103,17 @@ class Assembler:
         if not self._events.over:
             self._events.problem = problem
 
-    def told(self, problem: StreamError, request_id: str) -> StreamError:
-        """Return ``problem`` with the text that came before it and the request's id."""
+    def told(self, problem: StreamError, request_id: str) -> PeagleError:
+        """Return ``problem`` with the text that came before it and the request's id.
+
+        vLLM checks some fields only after it has opened the stream (min_p with speculation): a 4xx that
+        comes before any output refuses the request, as the same 4xx does without a stream.
+        """
+        if self._first_ms is None:
+            reported = problem.details.get("engine_error") or {}
+            code = reported.get("code")
+            if isinstance(code, int) and 400 <= code < 500:
+                return refused_by_engine(code, str(reported.get("message", "")), {"request_id": request_id})
         return with_what_came(problem, self.text, request_id)
 
     def summary(self, request_id: str, total_ms: float) -> StreamSummary:
@@ -135,6 +145,11 @@ class Assembler:
         chunks: list[Chunk] = []
         for document in documents:
             try:
+                if _is_of_another(document["choices"]):
+                    self._events.problem = StreamDamaged(
+                        "The stream holds several answers, and this reader reads one.", next_step=_ONE_STEP
+                    )
+                    break
                 chunk = self._chunk(document, at_ms)
             except _OTHER_FORM as error:
                 self._events.problem = StreamDamaged(
@@ -198,3 +213,8 @@ class Assembler:
             return None
         before, self._counted = self._counted, usage.completion_tokens
         return self._counted - before
+
+
+def _is_of_another(choices: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether an event belongs to another answer than the first: another prompt, or n above 1."""
+    return bool(choices) and (len(choices) > 1 or (choices[0].get("index") or 0) != 0)

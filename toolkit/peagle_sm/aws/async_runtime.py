@@ -13,8 +13,16 @@ from peagle_sm.aws.errors import NO_ANSWER
 from peagle_sm.aws.patience import Patience
 from peagle_sm.aws.refusals import Asked, refusal
 from peagle_sm.aws.session import CONNECT_TIMEOUT_S, Session
-from peagle_sm.aws.wire import certificates, error_name, is_remote, json_object, signed_stream_request
+from peagle_sm.aws.wire import (
+    certificates,
+    end_with_its_connection,
+    error_name,
+    is_remote,
+    json_object,
+    signed_stream_request,
+)
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, StreamError
+from peagle_sm.core.extras import install_command
 from peagle_sm.core.stream_errors import StreamCut
 
 if TYPE_CHECKING:
@@ -97,6 +105,7 @@ class AsyncCall:
             raise patience.silent() from error
         except (aiohttp.ClientError, OSError) as error:
             raise self._nobody(error) from error
+        end_with_its_connection(response)
         return AiohttpSource(response, own, patience, loop, began + patience.total_s)
 
     def _nobody(self, error: Exception) -> ServiceFault:
@@ -199,7 +208,7 @@ def _aiohttp() -> Any:
     except ImportError as error:
         raise NotFound(
             "an asynchronous stream needs aiohttp, which is not installed",
-            next_step='pip install "peagle-sm[async]"; without it, use stream() in a thread.',
+            next_step=f"{install_command('async')}; without it, use stream() in a thread.",
         ) from error
     return aiohttp
 

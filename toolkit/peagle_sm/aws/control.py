@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from peagle_sm.aws.errors import aws_errors
 from peagle_sm.aws.session import Session
-from peagle_sm.core.errors import NotFound
+from peagle_sm.core.errors import NotFound, PeagleError
 
 PAGE = 100  # ListEndpoints gives 10 unless asked for more, and 100 at most.
 
@@ -83,12 +84,32 @@ def create_endpoint(session: Session, parameters: Mapping[str, Any]) -> None:
         session.creating_client("sagemaker").create_endpoint(**parameters)
 
 
-def update_endpoint(session: Session, name: str, config: str, deployment: Mapping[str, Any]) -> None:
-    """Send UpdateEndpoint once; from here on a second fleet costs money until the first is gone."""
+def update_endpoint(
+    session: Session, name: str, config: str, deployment: Mapping[str, Any], *, retain: bool
+) -> None:
+    """Send UpdateEndpoint once; from here on a second fleet costs money until the first is gone.
+
+    ``retain`` keeps the instance count that runs now instead of taking the config's.
+    """
     with aws_errors("UpdateEndpoint", session.local_url):
         session.creating_client("sagemaker").update_endpoint(
-            EndpointName=name, EndpointConfigName=config, DeploymentConfig=deployment
+            EndpointName=name,
+            EndpointConfigName=config,
+            DeploymentConfig=deployment,
+            RetainAllVariantProperties=retain,
         )
+
+
+def is_scalable(session: Session, endpoint: str, variant: str) -> bool:
+    """Return whether Application Auto Scaling has the variant as a target; False if that cannot be read."""
+    try:
+        with aws_errors("DescribeScalableTargets", session.local_url):
+            answer = session.client("application-autoscaling").describe_scalable_targets(
+                ServiceNamespace="sagemaker", ResourceIds=[f"endpoint/{endpoint}/variant/{variant}"]
+            )
+    except PeagleError:
+        return False  # SageMaker itself refuses what this would have refused
+    return bool(answer["ScalableTargets"])
 
 
 def describe_endpoint(session: Session, name: str) -> EndpointFacts | None:
@@ -145,30 +166,41 @@ def describe_model(session: Session, name: str) -> ModelFacts | None:
     )
 
 
-def list_endpoints(session: Session, name_contains: str | None = None) -> Iterator[Listed]:
-    """List endpoints, every page."""
-    for row in _pages(session, "list_endpoints", "Endpoints", name_contains):
+def list_endpoints(session: Session) -> Iterator[Listed]:
+    """List endpoints, every page, newest first."""
+    for row in _pages(session, "list_endpoints", "Endpoints"):
         yield Listed(row["EndpointName"], row["EndpointArn"], row["EndpointStatus"], row.get("CreationTime"))
 
 
-def list_endpoint_configs(session: Session, name_contains: str | None = None) -> Iterator[Listed]:
-    """List endpoint configs, every page."""
-    for row in _pages(session, "list_endpoint_configs", "EndpointConfigs", name_contains):
+def list_endpoint_configs(
+    session: Session, name_contains: str | None = None, pages: int | None = None
+) -> Iterator[Listed]:
+    """List endpoint configs, newest first: every page, or the first ``pages``."""
+    for row in _pages(session, "list_endpoint_configs", "EndpointConfigs", name_contains, pages):
         yield Listed(row["EndpointConfigName"], row["EndpointConfigArn"], None, row.get("CreationTime"))
 
 
-def list_models(session: Session, name_contains: str | None = None) -> Iterator[Listed]:
-    """List models, every page."""
-    for row in _pages(session, "list_models", "Models", name_contains):
+def list_models(
+    session: Session, name_contains: str | None = None, pages: int | None = None
+) -> Iterator[Listed]:
+    """List models, newest first: every page, or the first ``pages``."""
+    for row in _pages(session, "list_models", "Models", name_contains, pages):
         yield Listed(row["ModelName"], row["ModelArn"], None, row.get("CreationTime"))
 
 
-def _pages(session: Session, operation: str, key: str, name_contains: str | None) -> Iterator[dict[str, Any]]:
-    asked: dict[str, Any] = {"MaxResults": PAGE}
+def _pages(
+    session: Session,
+    operation: str,
+    key: str,
+    name_contains: str | None = None,
+    pages: int | None = None,
+) -> Iterator[dict[str, Any]]:
+    asked: dict[str, Any] = {"MaxResults": PAGE, "SortBy": "CreationTime", "SortOrder": "Descending"}
     if name_contains:
         asked["NameContains"] = name_contains
     with aws_errors(operation, session.local_url):
-        for page in session.client("sagemaker").get_paginator(operation).paginate(**asked):
+        found = session.client("sagemaker").get_paginator(operation).paginate(**asked)
+        for page in islice(found, pages):
             yield from page[key]
 
 

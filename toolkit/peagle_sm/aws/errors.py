@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -51,6 +52,15 @@ _SERVER_CODES = frozenset(
     }
 )
 _ABSENT_CODES = frozenset({"ResourceNotFound", "ResourceNotFoundException", "NoSuchEntity"})
+# SageMaker and CloudFormation have no code for it, only words. They must name the resource that the call is
+# about: "Could not find model data at s3://..." is a wrong parameter of a call.
+_ABSENT_WORDS = (
+    re.compile(r'could not find [a-z -]*(?:"(?!s3:)|arn:[\w-]+:sagemaker:)', re.IGNORECASE),
+    re.compile(r'"?arn:[\w-]+:sagemaker:\S+ (?:does not exist|(?:was )?not found)', re.IGNORECASE),
+    re.compile(r"(?:endpoint|inference component) \S+ of account \S+ not found", re.IGNORECASE),
+    re.compile(r"\bstack(?: with id | for |[ :])\S+ does not exist", re.IGNORECASE),
+    re.compile(r"resource \S+ does not exist for stack ", re.IGNORECASE),
+)
 _QUOTA_CODES = frozenset({"ResourceLimitExceeded", "ServiceQuotaExceededException"})
 _TAKEN_CODES = frozenset({"ConflictException", "ResourceInUse", "ResourceInUseException"})
 _CREDENTIAL_STEP = "Log in again (`aws sso login`, or new keys) and check with `aws sts get-caller-identity`."
@@ -105,9 +115,8 @@ def from_client_error(error: Any, operation: str) -> PeagleError:
 
 
 def is_absent_message(message: str) -> bool:
-    """Whether AWS's words mean "there is no such resource" (SageMaker has no code for it)."""
-    lowered = message.lower()
-    return "could not find" in lowered or "does not exist" in lowered or "not found" in lowered
+    """Whether AWS's words say that the resource of the call does not exist."""
+    return any(words.search(message) for words in _ABSENT_WORDS)
 
 
 def is_unsettled(error: BaseException) -> bool:

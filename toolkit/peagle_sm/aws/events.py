@@ -10,9 +10,9 @@ import json
 import re
 from typing import Any
 
-from peagle_sm.aws.figures import error_in
+from peagle_sm.aws.figures import aborted_in, engine_error, error_in
 from peagle_sm.aws.frames import FrameDecoder, FrameException
-from peagle_sm.aws.sse import MAX_EVENT_BYTES, EventTooLarge, SseError, SseParser
+from peagle_sm.aws.sse import MAX_EVENT_BYTES, EventTooLarge, SseError, SseParser, StrangeLine
 from peagle_sm.core.errors import StreamError
 from peagle_sm.core.stream_errors import (
     ModelStreamFailed,
@@ -31,6 +31,9 @@ _FAILED_STEP = (
     "Read the engine's output with `peagle-sm logs NAME`; partial_text in the details holds what came."
 )
 _SMALLER_STEP = "Ask for fewer tokens, or for less beside them (logprobs)."
+_WHOLE_STEP = (
+    "Ask for the answer without a stream: endpoint.invoke(...), or `peagle-sm invoke NAME --no-stream`."
+)
 
 
 class EventReader:
@@ -43,6 +46,7 @@ class EventReader:
         """``framed``: the events come inside messages of ``application/vnd.amazon.eventstream``."""
         self._frames = FrameDecoder() if framed else None
         self._sse = SseParser(max_event_bytes)
+        self._begun = False  #: whether an event has come
         self.done = False  #: whether [DONE] has come
         self.problem: StreamError | None = None
 
@@ -88,8 +92,8 @@ class EventReader:
         """What an end leaves; what is damaged there was cut."""
         try:
             found = self._parsed(self._sse.finish())
-        except SseError:
-            return [], StreamCut("The stream was cut in the middle of a line.")
+        except SseError as error:
+            return [], self._not_a_stream(error) or StreamCut("The stream was cut in the middle of a line.")
         if isinstance(self.problem, StreamDamaged):
             return found, StreamCut("The stream was cut in the middle of an event.")
         return found, self.problem
@@ -100,12 +104,26 @@ class EventReader:
         except SseError as error:
             found = self._parsed(list(error.events))
             if not self.over:
-                self.problem = _of_line(error)
+                self.problem = self._not_a_stream(error) or _of_line(error)
             return found
         return self._parsed(events)
 
+    def _not_a_stream(self, error: SseError) -> StreamError | None:
+        """The problem where the engine answered with one JSON document; None where it began a stream."""
+        if self._begun or not isinstance(error, StrangeLine) or not error.line.lstrip().startswith(b"{"):
+            return None
+        try:
+            document = json.loads(error.line)
+        except (ValueError, RecursionError):  # written over several lines, or cut
+            document = {}
+        return _reported(document) or StreamDamaged(
+            "The engine ignored `stream`: it answered with one JSON document instead of a stream of events.",
+            next_step=_WHOLE_STEP,
+        )
+
     def _parsed(self, events: list[bytes]) -> list[Document]:
         found: list[Document] = []
+        self._begun = self._begun or bool(events)
         for event in events:
             if event == b"[DONE]":
                 self.done = True
@@ -122,6 +140,10 @@ class EventReader:
             if self.problem is not None:
                 break
             found.append(document)
+            if b"abort" in event or b"error" in event:  # cheap, and rarely true
+                self.problem = _aborted(document)
+                if self.problem is not None:
+                    break
         return found
 
     def _wrong(self, document: Any, event: bytes) -> StreamError | None:
@@ -129,16 +151,38 @@ class EventReader:
         if not isinstance(document, dict):
             return StreamDamaged(f"The stream holds an event that is not an object: {_quoted(event)}")
         if "error" in document or "choices" not in document:
-            told = error_in(document)
-            if told is not None:
-                return StreamReportedError(
-                    f"The engine reported an error in the stream: {told[:500]}", next_step=_FAILED_STEP
-                )
+            reported = _reported(document)
+            if reported is not None:
+                return reported
             if "choices" not in document:
                 return StreamDamaged(f"The stream holds an event that is no completion's: {_quoted(event)}")
         if b"\\u" in event and _SURROGATE.search(event) and not _is_text(document):
             return StreamDamaged(f"The stream holds half a character: {_quoted(event)}")
         return None
+
+
+def _reported(document: Document) -> StreamError | None:
+    """The error that a document reports, with the engine's own fields in its details."""
+    message = error_in(document)
+    if message is None:
+        return None
+    return StreamReportedError(
+        f"The engine reported an error in the stream: {message[:500]}",
+        next_step=_FAILED_STEP,
+        details={"engine_error": dict(engine_error(document) or {})},
+    )
+
+
+def _aborted(document: Document) -> StreamError | None:
+    """The error of an answer that the engine gave up; its last text still counts."""
+    reason = aborted_in(document)
+    if reason is None:
+        return None
+    return StreamReportedError(
+        f"The engine gave the answer up: finish_reason {reason!r}.",
+        next_step=_FAILED_STEP,
+        details={"finish_reason": reason},
+    )
 
 
 def _not_json(event: bytes, error: Exception) -> StreamError:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from peagle_sm.aws.parts import TokenLogprob, ToolCall, ToolCallPart, Usage
+from peagle_sm.aws.parts import TokenLogprob, ToolCall, ToolCallPart, ToolCalls, Usage, said_in
 from peagle_sm.core.display import Card, Shown
+
+#: Of vLLM's finish reasons (``v1/engine/__init__.py``, 0.32.0) those of an answer that is not whole.
+_GIVEN_UP = ("abort", "error")
 
 
 @dataclass(frozen=True)
@@ -95,8 +99,24 @@ class StreamSummary(Shown):
 
 
 @dataclass(frozen=True)
+class Choice:
+    """One of the answers to a request that asks for several."""
+
+    index: int
+    text: str
+    finish_reason: str | None
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True)
 class Completion:
-    """A whole answer; ``raw`` is the engine's own document (of a stream: the last one with ``usage``)."""
+    """A whole answer; ``raw`` is the engine's own document (of a stream: the last one with ``usage``).
+
+    Where a request asks for several answers (``n`` above 1, or a list of prompts), the fields are those of
+    the first, ``others`` are the rest, and the summary counts the tokens of all.
+    """
 
     text: str
     finish_reason: str | None
@@ -106,6 +126,30 @@ class Completion:
     reasoning: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     logprobs: tuple[TokenLogprob, ...] = ()
+    others: tuple[Choice, ...] = ()
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """Every answer, in the engine's order."""
+        first = Choice(0, self.text, self.finish_reason, self.reasoning, self.tool_calls, self.logprobs)
+        return (first, *self.others)
+
+
+def choices_of(document: Mapping[str, Any]) -> list[Choice]:
+    """Read every answer of a whole response, in the engine's order."""
+    read = [_choice(told, place) for place, told in enumerate(document["choices"])]
+    return sorted(read, key=lambda choice: choice.index)
+
+
+def _choice(told: Mapping[str, Any], place: int) -> Choice:
+    text, reasoning, calls, logprobs = said_in(told)
+    joined = ToolCalls()
+    for call in calls:
+        joined.add(call)
+    index = told.get("index", place)
+    if not isinstance(index, int):
+        raise TypeError(f"index of type {type(index).__name__}")
+    return Choice(index, text, told.get("finish_reason"), reasoning, joined.all(), logprobs)
 
 
 def acceptance_of(document: Mapping[str, Any]) -> Acceptance | None:
@@ -145,12 +189,40 @@ def speculation_in(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def error_in(document: Mapping[str, Any]) -> str | None:
-    """What an engine says in an event that is an error, in vLLM's form or OpenAI's; None for any other."""
-    told = document.get("error")
-    if not told and document.get("object") != "error":
+    """The message of an error that the engine sent as JSON; None where the document is no error.
+
+    vLLM writes ``{"error": {...}}``, older versions ``{"object": "error", "message": ...}``, and FastAPI
+    below it ``{"detail": ...}``.
+    """
+    found = engine_error(document)
+    if found is None:
         return None
-    told = told or document
-    return str(told.get("message", told) if isinstance(told, Mapping) else told)
+    message = found.get("message")
+    return message if isinstance(message, str) and message else json.dumps(found, ensure_ascii=False)
+
+
+def engine_error(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The fields of an error (message, and where given type, code, param); None where it is no error."""
+    error = document.get("error")
+    if not error and document.get("object") == "error":
+        error = {name: value for name, value in document.items() if name not in ("object", "error")}
+    elif not error and "choices" not in document:
+        error = document.get("detail")
+    if not error:
+        return None
+    if isinstance(error, Mapping):
+        return error
+    return {"message": error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)}
+
+
+def aborted_in(document: Mapping[str, Any]) -> str | None:
+    """The finish_reason of an answer that the engine gave up (vLLM: abort, error); None for any other."""
+    choices = document.get("choices")
+    for choice in choices if isinstance(choices, list) else ():
+        reason = choice.get("finish_reason") if isinstance(choice, Mapping) else None
+        if reason in _GIVEN_UP:
+            return str(reason)
+    return None
 
 
 def summarise(

@@ -165,7 +165,7 @@ def _exception(headers: dict[str, str], payload: bytes) -> FrameException:
     name = headers.get(":exception-type", "exception")
     try:
         told = json.loads(payload)
-    except ValueError:
+    except (ValueError, RecursionError):
         return FrameException(name, payload[:200].decode(errors="replace"))
     if not isinstance(told, dict):
         return FrameException(name, str(told)[:200])

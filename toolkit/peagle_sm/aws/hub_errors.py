@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from peagle_sm.core.errors import CredentialsError, NotFound, PeagleError, ServiceFault, SpecError
+from peagle_sm.core.extras import install_command
 
-NEED_HUB = "pip install 'peagle-sm[hub]'"
+NEED_HUB = install_command("hub")
 NO_ANSWER = "NoAnswer"
 _TOKEN = "Ask for access on its page on the hub, then `hf auth login`, or set HF_TOKEN."
 _OFFLINE = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from peagle_sm.aws.errors import aws_errors
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import NotFound, ServiceFault, SpecError
+from peagle_sm.core.files import CannotWrite, write_file
 from peagle_sm.core.jumpstart.manifest import MANIFEST_KEY
 
 # The SageMaker SDK's own names: folders that take the bucket's place, both or neither.
@@ -129,14 +130,9 @@ def _remember(keep: Path | None, key: str, found: Fetched) -> None:
         return
     path = _path(keep, key)
     about = json.dumps({"etag": found.etag, "sha256": found.sha256}).encode()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for target, content in ((path, found.content), (path.with_name(path.name + ".about"), about)):
-            part = target.with_name(f"{target.name}.{os.getpid()}.part")
-            part.write_bytes(content)
-            part.replace(target)
-    except OSError:
-        return  # a copy only saves time
+    with suppress(CannotWrite):  # a copy only saves time
+        write_file(path, found.content, parents=True)
+        write_file(path.with_name(path.name + ".about"), about)
 
 
 def _path(keep: Path, key: str) -> Path:

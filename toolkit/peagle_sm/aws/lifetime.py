@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from peagle_sm.aws.errors import aws_errors, is_taken
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import NotFound, ServiceFault
 from peagle_sm.core.guard_names import SWITCH, endpoint_stack
+from peagle_sm.core.payloads import LIFETIME_RETRY
 
 NAME_PREFIX = "peagle-"
 NAME_SUFFIX = "-lifetime"
@@ -113,12 +114,28 @@ def move(session: Session, lifetime: Lifetime, starts: datetime) -> None:
     parameters = {key: lifetime.raw[key] for key in _CARRIED if lifetime.raw.get(key)}
     parameters |= {
         "Name": lifetime.name,
+        "Target": _moved(parameters.get("Target", {}), starts),
         "State": "ENABLED",
         "StartDate": starts,
         "EndDate": starts + timedelta(days=1),
     }
     with aws_errors("UpdateSchedule", session.local_url):
         session.client("scheduler").update_schedule(**parameters)
+
+
+def _moved(target: Mapping[str, Any], starts: datetime) -> dict[str, Any]:
+    """Return the target of a schedule that starts at another time.
+
+    The guard's switch compares ``expires_at`` with the schedule's start: it refuses an event that was sent
+    before the move.
+    """
+    moved = {**target, "RetryPolicy": LIFETIME_RETRY}
+    event = _event(target)
+    if "expires_at" in event:
+        moved["Input"] = json.dumps(
+            {**event, "expires_at": starts.astimezone(UTC).isoformat(timespec="seconds")}
+        )
+    return moved
 
 
 def remove(session: Session, name: str) -> None:
@@ -152,9 +169,14 @@ def _target_stack(target: Mapping[str, Any]) -> str | None:
 
 
 def _told(target: Mapping[str, Any], key: str) -> str | None:
-    try:
-        told = json.loads(target.get("Input") or "{}")
-    except ValueError:
-        return None
-    name = told.get(key) if isinstance(told, dict) else None
+    name = _event(target).get(key)
     return name if isinstance(name, str) else None
+
+
+def _event(target: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the schedule sends, {} where it is not a JSON object."""
+    try:
+        event = json.loads(target.get("Input") or "{}")
+    except ValueError:
+        return {}
+    return event if isinstance(event, dict) else {}

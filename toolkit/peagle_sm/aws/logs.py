@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from peagle_sm.aws.errors import aws_errors
+from peagle_sm.aws.errors import aws_errors, is_taken
 from peagle_sm.aws.session import Session
-from peagle_sm.core.errors import NotFound
+from peagle_sm.core.errors import NotFound, PeagleError
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,21 @@ class LogLine:
 def group_of(endpoint: str) -> str:
     """Return the log group that SageMaker writes an endpoint's output to."""
     return f"/aws/sagemaker/Endpoints/{endpoint}"
+
+
+def create(session: Session, group: str, days: int) -> bool:
+    """Create a log group that keeps its lines for ``days``; False if it exists, which is left as it is."""
+    client = session.client("logs")
+    try:
+        with aws_errors("CreateLogGroup", session.local_url):
+            client.create_log_group(logGroupName=group)
+    except PeagleError as error:
+        if is_taken(error):
+            return False
+        raise
+    with aws_errors("PutRetentionPolicy", session.local_url):
+        client.put_retention_policy(logGroupName=group, retentionInDays=days)
+    return True
 
 
 def exists(session: Session, endpoint: str) -> bool:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from typing import TypeVar
 
 from peagle_sm.aws.session import RUNTIME_READ_TIMEOUT_S
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.stream_errors import StreamStalled
+
+Result = TypeVar("Result")
 
 READ_TIMEOUT_S = float(RUNTIME_READ_TIMEOUT_S)
 """SageMaker ends a stream after 8 minutes by itself, and nothing need arrive before the first token."""
@@ -101,3 +105,34 @@ class Deadline:
             else:
                 return
         self._interrupt()
+
+
+def call_within(seconds: float, call: Callable[[], Result], discard: Callable[[Result], object]) -> Result:
+    """Run ``call`` in a thread of its own; return its result, or raise its error.
+
+    A socket's own timeout counts silence only, so headers that trickle would outlast any total. A call
+    that is given up ends in its thread, and ``discard`` gets what it returns.
+
+    Raises:
+        CallTooLong: it had not ended after ``seconds``.
+    """
+    outcome: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            result = call()
+        except BaseException as error:  # raised again where it is waited for
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(result)
+
+    threading.Thread(target=run, name="peagle-sm stream request", daemon=True).start()
+    ended, _ = wait([outcome], timeout=seconds)
+    if not ended:
+        outcome.add_done_callback(lambda late: late.exception() is None and discard(late.result()))
+        raise CallTooLong
+    return outcome.result()
+
+
+class CallTooLong(Exception):
+    """A call had not ended in time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,15 +11,20 @@ from typing import Any
 
 from peagle_sm.aws import control
 from peagle_sm.aws.components import component_names
+from peagle_sm.aws.control import EndpointFacts
 from peagle_sm.aws.errors import from_client_error
+from peagle_sm.aws.nearest import did_you_mean
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError
+from peagle_sm.core.stream_errors import refused_by_engine
 
 # The API reference names no error for these; the words are those of users' reports (docs/local.md).
 _REQUIRED = "inference component name header is required"
 _NOT_ALLOWED = "inference component name header is not allowed"
 _NO_CAPACITY = "inference component has no capacity"
 _NO_COMPONENT = "inference component "
+ON_ITS_WAY = ("Creating", "Updating", "SystemUpdating", "RollingBack")
+"""The statuses that end in another one by themselves."""
 
 
 class ComponentRequired(ServiceFault):
@@ -58,11 +64,7 @@ def _of_the_engine(error: Any, mapped: PeagleError, asked: Asked) -> PeagleError
     said = _engine_words(error.response.get("OriginalMessage") or mapped.message)
     details = {**mapped.details, "original_status_code": status, "original_message": said}
     if isinstance(status, int) and 400 <= status < 500:
-        return SpecError(
-            f"the engine refuses the request ({status}): {said}",
-            next_step="Correct what the message names.",
-            details=details,
-        )
+        return refused_by_engine(status, said, mapped.details)
     return ServiceFault(
         f"{asked.operation}: the engine failed ({status}): {said}",
         operation=asked.operation,
@@ -129,27 +131,47 @@ def _not_serving(absent: NotFound, asked: Asked, request_id: str) -> PeagleError
         facts = control.describe_endpoint(session, endpoint)
     if facts is None:
         return NotFound(
-            f"endpoint {endpoint!r}: there is none of that name in {session.region}.",
+            f"endpoint {endpoint!r}: there is none of that name in {session.region}."
+            + did_you_mean(session, endpoint),
             next_step=f"Look what there is with `peagle-sm list{session.command_flags()}`.",
             details=absent.details,
         )
-    reason = f" ({facts.failure_reason})" if facts.failure_reason else ""
     return ServiceFault(
-        f"endpoint {endpoint!r} exists and did not take the request: its status is {facts.status}{reason}; "
-        "it answers when InService.",
+        f"endpoint {endpoint!r} exists and did not take the request: its status is {facts.status}."
+        + reason_block(facts),
         operation=asked.operation,
         code=str(absent.details.get("code", "")),
         request_id=request_id,
-        next_step=f"Look at it with `peagle-sm status {endpoint}{session.command_flags()}`"
-        + (", and send the request again." if facts.status == "InService" else "."),
+        next_step=serving_step(session, endpoint, facts.status),
         details={**absent.details, "status": facts.status, "failure_reason": facts.failure_reason},
     )
+
+
+def serving_step(session: Session, name: str, status: str) -> str:
+    """Say what to do for an endpoint in ``status`` to answer."""
+    flags = session.command_flags()
+    if status == "InService":
+        return f"Send the request again; `peagle-sm status {name}{flags}` shows the endpoint."
+    if status in ON_ITS_WAY:
+        return f"Wait until it is in service: `peagle-sm wait {name}{flags}`."
+    if status == "Deleting":
+        return f"Wait until it is gone: `peagle-sm wait {name} --deleted{flags}`. Then deploy it again."
+    return (
+        f"It does not come into service by itself. Read its log with `peagle-sm logs {name}{flags}`, "
+        f"delete it with `peagle-sm delete {name}{flags}`, correct the spec, and deploy again."
+    )
+
+
+def reason_block(facts: EndpointFacts) -> str:
+    """Return the failure reason as lines of its own: it may hold a log of several lines; else nothing."""
+    reason = (facts.failure_reason or "").strip()
+    return "\nThe failure reason:\n" + textwrap.indent(reason, "  ") if reason else ""
 
 
 def _engine_words(message: str) -> str:
     try:
         document = json.loads(message)
-    except ValueError:
+    except (ValueError, RecursionError):
         return message
     if isinstance(document, Mapping):
         told = document.get("error", document)

@@ -6,8 +6,8 @@ Every write is conditional on the version that was read, since the guard's sweep
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from peagle_sm.aws.errors import aws_errors
@@ -28,7 +28,9 @@ class Entry:
     """What the register holds of one endpoint name; ``version`` 0 means that it holds nothing yet.
 
     ``keep_until`` ends a lease, ``expires_at`` is a later end of the lifetime; ``off_by`` says why the
-    guard turned it off (idle, lifetime, budget, hours, failed, others) once ``gone_at`` is set.
+    guard turned it off (idle, lifetime, budget, hours, failed, others) once ``gone_at`` is set. ``off_at`` is
+    when the guard last began to turn it off; ``parting`` means that its components are being deleted.
+    ``streams_hidden``: CloudWatch shows its requests as they arrive, but not those in flight.
     """
 
     name: str
@@ -39,7 +41,12 @@ class Entry:
     paused: bool = False
     off_by: str | None = None
     gone_at: datetime | None = None
+    off_at: datetime | None = None
+    parting: bool = False
     config_name: str | None = None
+    streams_hidden: bool = False
+    held: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
+    """The version as DynamoDB holds it: one that is no whole number is replaced by the next write."""
 
     def is_of(self, created_at: datetime | None) -> bool:
         """Whether it tells of the endpoint created then, and not of an older one of its name."""
@@ -117,8 +124,8 @@ def _write(session: Session, seen: Entry, values: Mapping[str, Value]) -> None:
     if removes:
         expression += " REMOVE " + ", ".join(f"#{name}" for name in removes)
     condition, written = "attribute_not_exists(#version)", {f":{name}": value for name, value in sets.items()}
-    if seen.version:
-        condition, written[":seen"] = "#version = :seen", {"N": str(seen.version)}
+    if seen.held is not None:
+        condition, written[":seen"] = "#version = :seen", dict(seen.held)
     with aws_errors("UpdateItem", session.local_url):
         session.client("dynamodb").update_item(
             TableName=TABLE,
@@ -131,24 +138,38 @@ def _write(session: Session, seen: Entry, values: Mapping[str, Value]) -> None:
 
 
 def _entry(name: str, item: Item) -> Entry:
+    """Read an item; an attribute that is missing or cannot be read has its default, as in the guard."""
     return Entry(
         name=name,
-        version=int(item.get("version", {}).get("N", 0)),
-        created_at=_moment(item, "created_at"),
-        keep_until=_moment(item, "keep_until"),
-        expires_at=_moment(item, "expires_at"),
-        paused=bool(item.get("paused", {}).get("BOOL")),
+        version=_whole(item, "version"),
+        created_at=moment_in(item, "created_at"),
+        keep_until=moment_in(item, "keep_until"),
+        expires_at=moment_in(item, "expires_at"),
+        paused=item.get("paused", {}).get("BOOL") is True,
         off_by=item.get("off_by", {}).get("S"),
-        gone_at=_moment(item, "gone_at"),
+        gone_at=moment_in(item, "gone_at"),
+        off_at=moment_in(item, "off_at"),
+        parting=item.get("parting", {}).get("BOOL") is True,
         config_name=item.get("config_name", {}).get("S") or None,
+        streams_hidden=item.get("streams_hidden", {}).get("BOOL") is True,
+        held=item.get("version"),
     )
 
 
-def _moment(item: Item, key: str) -> datetime | None:
+def moment_in(item: Item, key: str) -> datetime | None:
+    """Return a time of an item; without an offset it is UTC, and None where it cannot be read."""
     try:
-        return datetime.fromisoformat(item[key]["S"])
-    except (KeyError, ValueError):
+        moment = datetime.fromisoformat(item[key]["S"])
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (KeyError, ValueError, OverflowError):
         return None
+
+
+def _whole(item: Item, key: str) -> int:
+    try:
+        return max(0, int(float(item[key]["N"])))
+    except (KeyError, ValueError, OverflowError):
+        return 0
 
 
 def _attribute(value: datetime | str | bool) -> dict[str, Any]:

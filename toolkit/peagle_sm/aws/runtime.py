@@ -10,23 +10,30 @@ from typing import Any
 from peagle_sm.aws.errors import aws_errors
 from peagle_sm.aws.figures import (
     Acceptance,
+    Choice,
     Chunk,
     Completion,
     StreamSummary,
+    aborted_in,
     acceptance_of,
+    choices_of,
+    error_in,
     summarise,
 )
-from peagle_sm.aws.parts import TokenLogprob, ToolCall, ToolCallPart, ToolCalls, Usage, said_in, usage_of
-from peagle_sm.aws.patience import Patience
+from peagle_sm.aws.parts import TokenLogprob, ToolCall, ToolCallPart, Usage, usage_of
+from peagle_sm.aws.patience import CallTooLong, Patience, call_within
 from peagle_sm.aws.refusals import Asked, refusal, request_id_of
+from peagle_sm.aws.request_fields import check_fields, check_question
 from peagle_sm.aws.session import Session
 from peagle_sm.aws.sources import Source, source_of
 from peagle_sm.aws.stream import TokenStream
 from peagle_sm.core.errors import ServiceFault, SpecError
+from peagle_sm.core.utf8 import encoded_utf8
 
 __all__ = [
     "BODY_LIMIT_BYTES",
     "Acceptance",
+    "Choice",
     "Chunk",
     "Completion",
     "StreamSummary",
@@ -56,7 +63,8 @@ def request_body(
     """Make the JSON body of a request from exactly one of a whole body, a prompt, or chat messages.
 
     Raises:
-        SpecError: none or several are given, it is not JSON, or it is larger than the limit.
+        SpecError: none or several are given, one has the wrong type, a field is most likely misspelt, it is
+            not JSON, or it is larger than the limit.
     """
     given = [
         name
@@ -69,32 +77,62 @@ def request_body(
             "allowed: exactly one of prompt, messages, body.",
             next_step="prompt='…' completes a text, messages=[{'role': 'user', 'content': '…'}] chats.",
         )
+    check_question(body, prompt, messages)
     document: dict[str, Any] = dict(body or {})
     if prompt is not None:
         document["prompt"] = prompt
     if messages is not None:
         document["messages"] = [dict(message) for message in messages]
     document.update(params)
+    check_fields(document)
     document["stream"] = streamed
     if streamed:
         # Without usage there is no token count, and acceptance rides on the same last chunk.
         document["stream_options"] = {"include_usage": True, **(document.get("stream_options") or {})}
-        if document.get("n", 1) != 1:
+        if answers_asked(document) != 1:
+            prompts = _prompts_in(document)
             raise SpecError(
-                f"n: found {document['n']} for a stream; allowed: 1.",
-                next_step="Leave n out, or ask for several answers without streaming.",
+                f"a stream carries one answer: found {prompts} prompt{'s'[: prompts > 1]} and "
+                f"n={document.get('n') or 1}; allowed: one prompt and n=1.",
+                next_step="Send one request for each answer, or ask for all of them without a stream: "
+                "endpoint.invoke(...), or `peagle-sm invoke NAME --no-stream`.",
             )
     else:
         document.pop("stream_options", None)
     try:
-        encoded = json.dumps(document, ensure_ascii=False).encode()
-    except (TypeError, ValueError) as error:
+        written = json.dumps(document, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
         raise SpecError(
             f"the request body cannot be written as JSON: {error}",
             next_step="Use text, numbers, true/false, lists and mappings only.",
         ) from error
+    encoded = encoded_utf8(written, "the request body")
     check_size(encoded)
     return encoded
+
+
+def answers_asked(document: Mapping[str, Any]) -> int:
+    """Return how many answers (``choices``) a request asks for: its prompts times ``n``.
+
+    Raises:
+        SpecError: ``n`` is no whole number; the engine reads "2", 2.0 and true as numbers.
+    """
+    n = document.get("n")
+    if n is not None and (type(n) is not int or n < 1):
+        raise SpecError(
+            f"n: found {n!r}; allowed: a whole number of at least 1.", next_step="Correct n, or leave it out."
+        )
+    return (n or 1) * _prompts_in(document)
+
+
+def _prompts_in(document: Mapping[str, Any]) -> int:
+    """A list of texts or of token lists are several prompts, a list of numbers is one."""
+    prompt = document.get("prompt")
+    if not isinstance(prompt, list | tuple) or not all(
+        isinstance(each, str | list | tuple) for each in prompt
+    ):
+        return 1
+    return max(len(prompt), 1)
 
 
 def check_size(body: bytes) -> None:
@@ -137,10 +175,19 @@ def invoke(
     request_id = request_id_of(answer)
     try:
         document = json.loads(content)
-        choice = document["choices"][0]
-        text, reasoning, calls, logprobs = said_in(choice)
+        failed = error_in(document) or aborted_in(document)
+        if failed is not None:
+            raise ServiceFault(
+                f"InvokeEndpoint: the engine gave no whole answer: {failed[:500]}",
+                operation="InvokeEndpoint",
+                code="ModelError",
+                request_id=request_id,
+                next_step=f"Read the engine's output: `peagle-sm logs {endpoint}{session.command_flags()}`.",
+                details={"document": document},
+            )
+        first, *others = choices_of(document)
         usage = usage_of(document["usage"]) if document.get("usage") else None
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ServiceFault(
             f"InvokeEndpoint: the answer is not an OpenAI completion: {content[:200]!r}",
             operation="InvokeEndpoint",
@@ -148,14 +195,24 @@ def invoke(
             request_id=request_id,
             next_step="Check that the endpoint runs a vLLM image, with `peagle-sm status`.",
         ) from error
-    reason = choice.get("finish_reason")
     summary = summarise(
-        usage, acceptance_of(document), finish_reason=reason, request_id=request_id, total_ms=total_ms
+        usage,
+        acceptance_of(document),
+        finish_reason=first.finish_reason,
+        request_id=request_id,
+        total_ms=total_ms,
     )
-    joined = ToolCalls()
-    for call in calls:
-        joined.add(call)
-    return Completion(text, reason, summary, document, request_id, reasoning, joined.all(), logprobs)
+    return Completion(
+        first.text,
+        first.finish_reason,
+        summary,
+        document,
+        request_id,
+        first.reasoning,
+        first.tool_calls,
+        first.logprobs,
+        tuple(others),
+    )
 
 
 def stream(
@@ -191,9 +248,16 @@ def stream_source(
 
     For what a `TokenStream` leaves out, such as token ids; `aws.events` reads them.
     """
-    answer = _send(
-        session, "invoke_endpoint_with_response_stream", endpoint, body, component, patience or Patience()
-    )
+    waiting = patience or Patience()
+    operation = "invoke_endpoint_with_response_stream"
+    try:
+        answer = call_within(
+            waiting.total_s,
+            lambda: _send(session, operation, endpoint, body, component, waiting),
+            lambda late: late["Body"].close(),
+        )
+    except CallTooLong:
+        raise waiting.too_long() from None
     return source_of(answer["Body"]), request_id_of(answer)
 
 

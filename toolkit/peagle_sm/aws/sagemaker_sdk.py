@@ -15,8 +15,9 @@ from typing import Any
 from peagle_sm.aws.errors import aws_errors
 from peagle_sm.aws.session import Session, make_session
 from peagle_sm.core.errors import NotFound, SpecError
+from peagle_sm.core.extras import install_command
 
-EXTRA = "pip install 'peagle-sm[sagemaker]'"
+EXTRA = install_command("sagemaker")
 # The SDK reports each call of ModelBuilder to a bucket of AWS; what runs on this machine stays on it.
 _NO_TELEMETRY = {
     "SchemaVersion": "1.0",

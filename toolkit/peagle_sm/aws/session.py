@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     import boto3
 
 USER_AGENT = "peagle-sm"
-_MAKING_CLIENTS = threading.Lock()
+_CLIENTS = threading.Lock()
+"""For making clients (a boto3 session is not safe for threads) and for every change of a session's cache."""
 CONNECT_TIMEOUT_S = 10
 # A stream may last 8 minutes on SageMaker, and nothing may arrive before its first token.
 RUNTIME_READ_TIMEOUT_S = 490
@@ -137,11 +138,7 @@ class Session:
         """
         if read_timeout_s in (None, RUNTIME_READ_TIMEOUT_S):
             return self.client("sagemaker-runtime")
-        client = self._client("sagemaker-runtime", 1, read_timeout_s)
-        impatient = [key for key in self._clients if len(key) > 2]
-        for key in impatient[:-_IMPATIENT_CLIENTS]:
-            self._clients.pop(key, None)
-        return client
+        return self._client("sagemaker-runtime", 1, read_timeout_s)
 
     def creating_client(self, service: str) -> Any:
         """Return a client that never repeats a call by itself.
@@ -155,26 +152,31 @@ class Session:
         key: tuple[str, ...] = (service, str(attempts))
         if read_timeout_s is not None:
             key += (str(read_timeout_s),)
-        if key not in self._clients:
-            from botocore.config import Config
+        with aws_errors(f"{service} client", self.local_url), _CLIENTS:
+            client = self._clients.pop(key, None) or self._new_client(service, attempts, read_timeout_s)
+            self._clients[key] = client  # the last one is the latest used
+            impatient = [each for each in self._clients if len(each) > 2]
+            for old in impatient[:-_IMPATIENT_CLIENTS]:
+                del self._clients[old]
+            return client
 
-            options: dict[str, Any] = {
-                "retries": {"mode": "standard", "total_max_attempts": attempts},
-                "connect_timeout": CONNECT_TIMEOUT_S,
-                "user_agent_extra": USER_AGENT,
-            }
-            if service in _READ_TIMEOUTS_S:
-                options["read_timeout"] = read_timeout_s or _READ_TIMEOUTS_S[service]
-            if self.local is not None:
-                # Path-style S3 and no proxy: both would take the call away from this machine.
-                options |= {"s3": {"addressing_style": "path"}, "proxies": {}}
-            place = {} if self.local is None else {"endpoint_url": self.local.endpoint_url}
-            # A boto3 session is not safe for threads that make clients at once; its clients are.
-            with aws_errors(f"{service} client", self.local_url), _MAKING_CLIENTS:
-                self._clients[key] = self._boto3.client(
-                    service, region_name=self._region_of(service), config=Config(**options), **place
-                )
-        return self._clients[key]
+    def _new_client(self, service: str, attempts: int, read_timeout_s: float | None) -> Any:
+        from botocore.config import Config
+
+        options: dict[str, Any] = {
+            "retries": {"mode": "standard", "total_max_attempts": attempts},
+            "connect_timeout": CONNECT_TIMEOUT_S,
+            "user_agent_extra": USER_AGENT,
+        }
+        if service in _READ_TIMEOUTS_S:
+            options["read_timeout"] = read_timeout_s or _READ_TIMEOUTS_S[service]
+        if self.local is not None:
+            # Path-style S3 and no proxy: both would take the call away from this machine.
+            options |= {"s3": {"addressing_style": "path"}, "proxies": {}}
+        place = {} if self.local is None else {"endpoint_url": self.local.endpoint_url}
+        return self._boto3.client(
+            service, region_name=self._region_of(service), config=Config(**options), **place
+        )
 
     def _region_of(self, service: str) -> str:
         if service != "pricing":

@@ -27,7 +27,12 @@ class EventTooLarge(SseError):
 
 
 class StrangeLine(SseError):
-    """A line begins with a field that the standard does not have: a damaged ``data`` looks like that."""
+    """``line`` begins with a field that the standard does not have: a damaged ``data`` looks like that."""
+
+    def __init__(self, line: bytes) -> None:
+        """Keep the line."""
+        super().__init__(f"a line of the stream is of no event: {line[:100]!r}")
+        self.line = line
 
 
 class SseParser:
@@ -121,7 +126,7 @@ class SseParser:
             self._kept += len(value)
             self._check_size()
         elif not line.startswith(_KNOWN):
-            raise StrangeLine(f"a line of the stream is of no event: {line[:100]!r}")
+            raise StrangeLine(line)
 
     def _check_size(self) -> None:
         if self._kept + len(self._line) > self._max:

@@ -13,7 +13,7 @@ from peagle_sm.aws.figures import Chunk, StreamSummary
 from peagle_sm.aws.patience import DRAIN_S, Deadline, Patience
 from peagle_sm.aws.sources import Source
 from peagle_sm.aws.streamed import StreamedAnswer
-from peagle_sm.core.errors import StreamError
+from peagle_sm.core.errors import PeagleError, StreamError
 from peagle_sm.core.stream_errors import ModelStreamFailed, StreamCut, StreamDamaged
 
 
@@ -25,6 +25,7 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
     Raises:
         StreamError: while iterating, after all chunks that came before: `StreamCut`, `StreamStalled`,
             `StreamDamaged`, `StreamTooLarge`, `ModelStreamFailed` or `StreamReportedError`.
+        SpecError: while iterating, before any chunk: the engine refuses the request.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
         self._patience = patience or Patience()
         self._ready: deque[Chunk] = deque()
         self._closed = False
-        self._error: StreamError | None = None
+        self._error: PeagleError | None = None
         self._deadline: Deadline | None = None
         if chosen.interrupt is not None:
             left = self._patience.total_s - (monotonic() - started)

@@ -72,5 +72,5 @@ class StreamedAnswer:
         if self._summary is None:
             self._summary = self._assembler.summary(self.request_id, self._now_ms())
 
-    def _told(self, problem: StreamError) -> StreamError:
+    def _told(self, problem: StreamError) -> PeagleError:
         return self._assembler.told(problem, self.request_id)

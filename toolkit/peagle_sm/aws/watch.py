@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from peagle_sm.aws.errors import aws_errors
+from peagle_sm.aws.register import moment_in
 from peagle_sm.aws.session import Session
 
 UNCONFIRMED = "PendingConfirmation"
@@ -36,7 +37,10 @@ class Subscription:
 
 @dataclass(frozen=True)
 class Watched:
-    """One endpoint in the guard's register; None where the register says nothing of it."""
+    """One endpoint in the guard's register; None where the register says nothing of it.
+
+    ``streams_hidden``: CloudWatch shows its requests as they arrive, but not those in flight.
+    """
 
     name: str
     quiet_since: datetime | None = None
@@ -45,6 +49,7 @@ class Watched:
     paused: bool = False
     off_by: str | None = None
     gone_at: datetime | None = None
+    streams_hidden: bool = False
 
 
 def watched(session: Session, table: str) -> tuple[datetime | None, list[Watched]]:
@@ -57,26 +62,20 @@ def watched(session: Session, table: str) -> tuple[datetime | None, list[Watched
         for key, item in sorted(items.items())
         if key.startswith(_ENDPOINT)
     ]
-    return _moment(items.get(_SWEEP, {}), "last_sweep_at"), rows
+    return moment_in(items.get(_SWEEP, {}), "last_sweep_at"), rows
 
 
 def _watched(name: str, item: Mapping[str, Mapping[str, Any]]) -> Watched:
     return Watched(
         name=name,
-        quiet_since=_moment(item, "quiet_since"),
-        keep_until=_moment(item, "keep_until"),
-        expires_at=_moment(item, "expires_at"),
-        paused=bool(item.get("paused", {}).get("BOOL")),
+        quiet_since=moment_in(item, "quiet_since"),
+        keep_until=moment_in(item, "keep_until"),
+        expires_at=moment_in(item, "expires_at"),
+        paused=item.get("paused", {}).get("BOOL") is True,
         off_by=item.get("off_by", {}).get("S"),
-        gone_at=_moment(item, "gone_at"),
+        gone_at=moment_in(item, "gone_at"),
+        streams_hidden=item.get("streams_hidden", {}).get("BOOL") is True,
     )
-
-
-def _moment(item: Mapping[str, Mapping[str, Any]], key: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(item[key]["S"])
-    except (KeyError, ValueError):
-        return None
 
 
 def alarms(session: Session, names: Sequence[str]) -> list[Alarm]:

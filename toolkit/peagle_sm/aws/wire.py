@@ -56,7 +56,7 @@ def json_object(content: bytes) -> dict[str, Any]:
     """The JSON object that ``content`` is; empty where it is none."""
     try:
         told = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return told if isinstance(told, dict) else {}
 
@@ -81,3 +81,24 @@ def _context(path: str) -> Any:
     import ssl
 
     return ssl.create_default_context(cafile=path)
+
+
+def end_with_its_connection(response: Any) -> None:
+    """End the reading of an aiohttp response when its connection ends.
+
+    aiohttp (3.14.5) closes the connection at a malformed chunk without an error to the reader, who then waits
+    until its timeout. A chunked body that has no end yet when its connection is gone is always an error.
+    """
+    protocol = None if response.connection is None else response.connection.protocol
+    closed = None if protocol is None else protocol.closed
+    if closed is None or "chunked" not in response.headers.get("Transfer-Encoding", "").lower():
+        return
+
+    def fail(_: object) -> None:
+        from aiohttp import ClientPayloadError
+
+        content = response.content
+        if not content.is_eof() and content.exception() is None:
+            content.set_exception(ClientPayloadError("the server sent a malformed chunk"))
+
+    closed.add_done_callback(fail)

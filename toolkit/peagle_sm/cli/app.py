@@ -77,11 +77,15 @@ class App(LazyGroup):
 
 def _report(error: BaseException, arguments: Sequence[str], state: State) -> int:
     from peagle_sm.cli import failure
+    from peagle_sm.cli.output import say
 
     described = failure.from_exception(error, state.environ)
     as_json = state.format == "json" or (state.settings.format is None and failure.wants_json(arguments))
     with suppress(BrokenPipeError):  # nobody reads the words, and the code still says what happened
-        click.echo((failure.render_json if as_json else failure.render_text)(described), err=True)
+        if as_json:
+            click.echo(failure.render_json(described), err=True)
+        else:
+            say(failure.render_text(described))
         if state.settings.debug:
             click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
     _forget_closed_pipes()
@@ -93,7 +97,7 @@ def _forget_closed_pipes() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BrokenPipeError:
+        except OSError:  # the reader went away, or the disk is full
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -116,6 +120,7 @@ ENTRIES = (
         "Write down what JumpStart resolves a spec to; check or upgrade it.",
         "Before",
     ),
+    Entry("cdk", f"{_COMMANDS}.cdk:cdk", "Write the CDK app, to deploy the stacks yourself.", "Before"),
     Entry("doctor", f"{_COMMANDS}.doctor:doctor", "Check the account, the spec and this machine.", "Before"),
     Entry("checks", f"{_COMMANDS}.checks:checks", "List what is checked before a deploy.", "Before"),
     Entry(
@@ -131,6 +136,7 @@ ENTRIES = (
         "Show one endpoint: state, mode, config, cost, end of life.",
         "Endpoints",
     ),
+    Entry("wait", f"{_COMMANDS}.wait:wait", "Wait until an endpoint is in service, or gone.", "Endpoints"),
     Entry("logs", f"{_COMMANDS}.logs:logs", "Print what the engine behind an endpoint wrote.", "Endpoints"),
     Entry("invoke", f"{_COMMANDS}.invoke:invoke", "Send one request and stream the answer.", "Endpoints"),
     Entry("chat", f"{_COMMANDS}.chat:chat", "Talk with an endpoint.", "Endpoints"),
@@ -260,10 +266,9 @@ def app() -> None:
 
     \b
       peagle-sm local up --detach
-      peagle-sm guard install --local
       peagle-sm init tiny-code
       peagle-sm deploy --local
-      peagle-sm invoke tiny-code-p-eagle -p 'def fibonacci(n):' --local
+      peagle-sm invoke tiny-code-p-eagle -p 'def fibonacci(n):' --temperature 0 --local
       peagle-sm delete tiny-code-p-eagle --local
       peagle-sm local down
     """

@@ -8,7 +8,7 @@ from peagle_sm.core.checks import ALL_CHECKS, SPEC_CHECKS, Check
 TRAPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("Quotes are stripped from JSON values (images 0.20.2 to 0.23.0, server v2.0)", ("json-quotes",), ""),
     ("A % or ' ;' in a value breaks the supervisor's command line", ("supervisor-characters",), ""),
-    ("Host AMI and CUDA of the image do not match", ("host-ami", "host-ami-unknown"), ""),
+    ("Host AMI and CUDA of the image do not match", ("host-ami", "host-ami-too-new", "host-ami-unknown"), ""),
     ("The LMI image drops the draft head in silence", ("draft-dropped",), ""),
     (
         "JumpStart resolves an older GPU to an LMI image",
@@ -43,6 +43,11 @@ TRAPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
         ("hub-model-id", "environment-owned"),
         "",
     ),
+    (
+        "gpt-oss downloads a vocabulary when the first chat comes",
+        ("chat-vocabulary", "chat-vocabulary-file"),
+        "`heads stage` adds the file, and the plan sets `TIKTOKEN_ENCODINGS_BASE`.",
+    ),
     ("Registry accounts differ by region; the public mirror cannot be deployed", ("image-registry",), ""),
     ("A tag that was never published", ("image-tag", "image-version", "image-exists"), ""),
     ("SGLang and others have no P-EAGLE", ("other-engine",), ""),
@@ -53,6 +58,7 @@ TRAPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     ("Below 10k tokens of context the other head is preferred", ("head-context",), ""),
     ("Hosting has its own list of instance types", ("instance-type", "no-gpu", "jumpstart-instance"), ""),
+    ("Instance pools exist in 16 regions", ("instance-pools-region",), ""),
     (
         "Capacity: training plans end, and are for certain resources",
         ("capacity-reservation", "reservation"),

@@ -159,7 +159,8 @@ def verdict(one: ComparisonRecord) -> str:
     if one.control:
         return _control_verdict(one)
     if one.ratio.shown:
-        return f"{one.faster if one.ratio.value > 1 else one.slower} is faster"
+        reach = " in this deployment" if one.deployments == 1 else ""
+        return f"{one.faster if one.ratio.value > 1 else one.slower} is faster{reach}"
     half = math.log(one.ratio.high / one.ratio.low) / 2
     told = f"{NO_DIFFERENCE} (+-{math.expm1(half):.1%}"
     if one.over != "deployments" and half > math.log(FINE):

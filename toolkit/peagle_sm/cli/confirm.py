@@ -29,7 +29,7 @@ def need_terminal(state: State, yes: bool, look: str) -> None:
 
 
 def confirmed(state: State, question: str, yes: bool) -> bool:
-    """Whether to go on; asks on stderr and takes only y or yes.
+    """Whether to go on; asks on stderr and takes only y or yes, typed after the question.
 
     Raises:
         SpecError: there is no terminal to ask on and --yes was not given.
@@ -43,4 +43,7 @@ def confirmed(state: State, question: str, yes: bool) -> bool:
             f"{question} There is no terminal to ask on, and --yes was not given. Nothing was changed.",
             next_step="read what is shown above, then run it again with --yes",
         )
+    from peagle_sm.service.asking import discard_typed
+
+    discard_typed()
     return click.confirm(question, default=False, err=True)

@@ -23,7 +23,9 @@ def open_session(state: State, spec_region: str | None = None) -> Session:
     from peagle_sm.aws.session import LocalTarget, make_session
 
     if not state.local:
-        return make_session(profile=state.settings.profile, region=state.region(spec_region))
+        return make_session(
+            profile=state.settings.profile, region=state.region(spec_region or state.spec_region)
+        )
     need_local_extra()
     from peagle_sm.core.errors import CredentialsError
     from peagle_sm.local.lifecycle import find_server

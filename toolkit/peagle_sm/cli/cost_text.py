@@ -33,7 +33,8 @@ def _sheet(view: View, rows: Sequence[CostRow], demand: Demand | None) -> str:
     from peagle_sm.measure.report.runs import are_alike
 
     runs = are_alike((row.load, row.arm.name) for row in rows)
-    heads = ["load", "arm", *(["run"] if runs else []), "OTPS", "USD/hour", "USD/1M tokens"]
+    heads = ["load", "arm", *(["run"] if runs else []), "OTPS", "USD/hour", "USD/1M tokens", "95%"]
+    heads.append(f"at {words.share(rows[0].used)} use" if rows else "at part use")
     if demand is not None:
         heads += ["instances", "GPUs", "USD/hour for it", "used"]
     missed = any(row.misses for row in rows)
@@ -41,6 +42,7 @@ def _sheet(view: View, rows: Sequence[CostRow], demand: Demand | None) -> str:
     for row in rows:
         cells = [row.load.label, view.label(row.arm.name), *([row.run] if runs else [])]
         cells += [words.number(row.otps), words.usd(row.usd_per_hour), words.usd(row.usd_per_million)]
+        cells += [_interval(row), words.usd(row.usd_used)]
         if demand is not None:
             fleet = row.fleet
             cells += [
@@ -52,6 +54,12 @@ def _sheet(view: View, rows: Sequence[CostRow], demand: Demand | None) -> str:
         lines.append((*cells, "; ".join(row.misses)) if missed else tuple(cells))
     figures = tuple(heads[heads.index("OTPS") :])
     return render_rows(Rows((*heads, "misses") if missed else tuple(heads), tuple(lines), figures))
+
+
+def _interval(row: CostRow) -> str:
+    from peagle_sm.measure.report import words
+
+    return words.DASH if row.usd_low is None else f"{words.usd(row.usd_low)} to {words.usd(row.usd_high)}"
 
 
 def _answer(view: View, rows: Sequence[CostRow], demand: Demand) -> str:
@@ -66,7 +74,7 @@ def _answer(view: View, rows: Sequence[CostRow], demand: Demand) -> str:
     asked += f" with {words.share(demand.headroom)} headroom"
     best = cheapest(rows)
     if best is None or best.fleet is None:
-        return f"No measured load serves {asked}: each misses the objective or has no price."
+        return f"No measured load serves {asked}: each misses the objective, has failed requests or no price."
     fleet = best.fleet
     gpus = f" ({words.plural(fleet.gpus, 'GPU')})" if fleet.gpus else ""
     return (
@@ -135,4 +143,4 @@ def cost_data(
 
 
 def _row(row: CostRow) -> dict[str, Any]:
-    return {**asdict(row), "arm": row.arm.name, "load": row.load.label}
+    return {**asdict(row), "arm": row.arm.name, "load": row.load.label, "usd_used": row.usd_used}

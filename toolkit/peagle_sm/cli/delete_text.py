@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from peagle_sm.cli.words import usd
@@ -10,27 +10,25 @@ from peagle_sm.cli.words import usd
 if TYPE_CHECKING:
     from peagle_sm.service import Deletable, DeleteReport
 
-Prices = Mapping[str, float | None]
 
-
-def render_going(going: Sequence[Deletable], prices: Prices, with_logs: bool) -> str:
+def render_going(going: Sequence[Deletable], with_logs: bool) -> str:
     """Each endpoint with its state, its price, and every resource that goes with it."""
     lines = ["To be deleted:"]
     for each in going:
-        lines.append(f"  {each.name} ({each.status}, {usd(prices.get(each.name), 'hour')})")
+        lines.append(f"  {each.name} ({each.status}, {usd(each.usd_per_hour, 'hour')})")
         lines.extend(f"    {resource}" for resource in each.resources)
         if each.log_group is not None:
             lines.append(f"    log-group/{each.log_group}{'' if with_logs else ': stays, unless you say so'}")
     return "\n".join(lines)
 
 
-def going_data(going: Sequence[Deletable], prices: Prices) -> list[dict[str, Any]]:
+def going_data(going: Sequence[Deletable]) -> list[dict[str, Any]]:
     """The same as JSON-able data."""
     return [
         {
             "name": each.name,
             "status": each.status,
-            "usd_per_hour": prices.get(each.name),
+            "usd_per_hour": each.usd_per_hour,
             "resources": list(each.resources),
             "log_group": each.log_group,
         }

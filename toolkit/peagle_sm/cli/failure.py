@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from peagle_sm.core.errors import PeagleError
+from peagle_sm.core.files import CannotWrite, cannot_write, is_about_the_disk, write_file
 
 UNEXPECTED = 1
 USAGE = 2
@@ -47,6 +48,9 @@ def from_exception(error: BaseException, environ: Mapping[str, str] = os.environ
         return Failure("UsageError", error.format_message(), USAGE, _help_command(error))
     if isinstance(error, click.ClickException):
         return Failure(type(error).__name__, error.format_message(), error.exit_code)
+    done = "written" if getattr(error, "filename", None) is None else "read or written"
+    if isinstance(error, OSError) and is_about_the_disk(error):
+        return from_exception(cannot_write(error, error.filename, done), environ)
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return Failure("Interrupted", "interrupted", INTERRUPTED)
     return Failure(
@@ -76,15 +80,16 @@ def _write_traceback(error: BaseException, environ: Mapping[str, str]) -> Path |
     state = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     path = Path(state) / "peagle-sm" / "errors" / f"{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.txt"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
-    except OSError as problem:
+        write_file(path, "".join(traceback.format_exception(error)), parents=True)
+    except CannotWrite as problem:
         return f"(not written: {problem})"
     return path
 
 
 def render_text(failure: Failure) -> str:
-    """`error: …`, then each detail and the next step on a line of its own."""
+    """`error: …`, then each detail and the next step on a line of its own; the message alone for a no."""
+    if failure.type == "Declined":  # an answer, not an error
+        return failure.message
     lines = ["error: " + failure.message.replace("\n", "\n  ")]
     labelled = [
         (key, failure.details[key])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from peagle_sm.core.words import STAND_IN
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.runtime import StreamSummary
+    from peagle_sm.aws.runtime import Choice, Completion, StreamSummary
     from peagle_sm.service import EndpointStatus
 
 
@@ -29,6 +30,32 @@ def render_summary(summary: StreamSummary, *, stand_in: bool) -> str:
         parts.append(f"ended: {summary.finish_reason}")
     line = " · ".join(parts)
     return f"{line}\n({STAND_IN})" if stand_in else line
+
+
+def answer_data(answer: Completion) -> dict[str, Any]:
+    """The answer as JSON-able data: the first choice, then `choices` with every one, then the figures."""
+    choices = [_choice_data(choice) for choice in answer.choices]
+    first = {key: choices[0][key] for key in ("text", "reasoning", "tool_calls", "logprobs")}
+    return {**first, "choices": choices, "summary": answer.summary.to_dict()}
+
+
+def _choice_data(choice: Choice) -> dict[str, Any]:
+    return {
+        "index": choice.index,
+        "text": choice.text,
+        "finish_reason": choice.finish_reason,
+        "reasoning": choice.reasoning,
+        "tool_calls": [asdict(call) for call in choice.tool_calls],
+        "logprobs": [
+            {
+                "token": each.token,
+                "logprob": each.logprob,
+                "bytes": None if each.data is None else list(each.data),
+                "top_logprobs": [{"token": token, "logprob": logprob} for token, logprob in each.top],
+            }
+            for each in choice.logprobs
+        ],
+    }
 
 
 def acceptance_note(summary: StreamSummary, status: EndpointStatus) -> str | None:

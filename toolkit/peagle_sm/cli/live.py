@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from peagle_sm.cli import terminal
 from peagle_sm.cli.progress import event_line
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class LiveLine:
 
     def _leave(self, line: str) -> None:
         if line:
-            self._console.print(Text(line), soft_wrap=True)
+            self._console.print(Text(terminal.fit(line, self._console.width)), soft_wrap=True)
 
     def _line(self) -> str:
         if self._event is None:

@@ -14,6 +14,7 @@ from peagle_sm.cli.state import State
 from peagle_sm.cli.status_text import engine_words
 from peagle_sm.cli.table import render_fields
 from peagle_sm.core.errors import EngineError
+from peagle_sm.core.extras import install_command
 
 if TYPE_CHECKING:
     from peagle_sm.local.lifecycle import LocalStatus
@@ -40,7 +41,7 @@ def need_local_extra() -> None:
     if missing:
         raise EngineError(
             f"the local SageMaker needs {' and '.join(missing)}, which this Python does not have",
-            next_step="pip install 'peagle-sm[local]'",
+            next_step=install_command("local"),
             details={"found": sys.executable},
         )
 

@@ -34,8 +34,8 @@ def advice(name: str, expires_at: datetime, flags: str, hours: float) -> Iterato
     yield f"the token ends at {when(expires_at)}{longer}; run this again for a new one"
     yield 'model: leave it empty ("" in the request): the endpoint has one model, and the URL names it'
     yield (
-        "served: chat completions only; for tools that insist on a model's name, on /v1/models or on "
-        f"/v1/completions: peagle-sm serve {name}{flags}"
+        "served: chat completions only; for tools that insist on a model's name, on /v1/models, "
+        f"/v1/completions or /v1/responses: peagle-sm serve {name}{flags}"
     )
 
 

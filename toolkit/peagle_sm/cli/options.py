@@ -14,6 +14,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 FORMATS = ("table", "json", "quiet")
 
 
+def as_seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """Take `90s`, `45m`, `2h` or `1h30m` as an option's value."""
+    from peagle_sm.cli.words import parse_duration
+
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from error
+
+
 def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     # The option stands on every command, so one that was not typed must not undo one that was typed earlier.
     assert param.name is not None

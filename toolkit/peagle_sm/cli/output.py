@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
 
+from peagle_sm.cli import terminal
 from peagle_sm.cli.state import State
 
 
@@ -32,7 +34,14 @@ def emit(state: State, *, table: Callable[[], str], data: Callable[[], Any], nam
         for name in names:
             click.echo(name)
     else:
-        click.echo(table())
+        with terminal.tables_fit(sys.stdout):
+            text = table()
+        say(text, err=False)
+
+
+def say(text: str, *, err: bool = True) -> None:
+    """Print text for people, fitted to the terminal and coloured; on stderr unless ``err`` is False."""
+    click.echo(terminal.shown(text, sys.stderr if err else sys.stdout), err=err)
 
 
 def note(state: State, message: str) -> None:
@@ -40,4 +49,4 @@ def note(state: State, message: str) -> None:
     if state.format == "json":
         click.echo(to_json({"note": message}, indent=None), err=True)
     elif state.format != "quiet":
-        click.echo(message, err=True)
+        say(message)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import click
 
-from peagle_sm.cli.output import to_json
+from peagle_sm.cli.output import say, to_json
 from peagle_sm.cli.state import State
 from peagle_sm.cli.words import elapsed, usd
 
@@ -90,12 +90,21 @@ class JsonLines(_Base):
                         "elapsed_s": round(event.elapsed_s, 1),
                         "spent_usd": event.spent_usd,
                         "resource": event.resource,
+                        **_measured(event),
                     }
                 },
                 indent=None,
             ),
             err=True,
         )
+
+
+def _measured(event: Event) -> dict[str, Any]:
+    """What only the events of a measurement have."""
+    if event.done is None:
+        return {}
+    left = None if event.left_s is None else round(event.left_s, 1)
+    return {"done": event.done, "total": event.total, "left_s": left}
 
 
 class PlainLines(_Base):
@@ -126,4 +135,4 @@ def follower(state: State) -> Follower:
         from peagle_sm.cli.live import LiveLine
 
         return LiveLine(state.monotonic)
-    return PlainLines(lambda line: click.echo(line, err=True))
+    return PlainLines(say)

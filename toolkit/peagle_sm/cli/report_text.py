@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from peagle_sm.cli.table import render_table
 
 if TYPE_CHECKING:
+    from peagle_sm.measure.report.parts import Part
     from peagle_sm.measure.report.rows import Rows
     from peagle_sm.measure.report.view import View
+
+
+def render_reports(parts: Sequence[Part]) -> str:
+    """One run's report, or those of several under their names."""
+    if len(parts) == 1:
+        return render_report(parts[0].view)
+    blocks = [f"{part.title}\n{'=' * len(part.title)}\n{render_report(part.view)}" for part in parts]
+    return "\n\n\n".join([*blocks, "Compare modes within one run only."])
 
 
 def render_report(view: View) -> str:

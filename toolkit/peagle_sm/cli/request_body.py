@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.utf8 import encoded_utf8, utf8_text
 
 MAX_TOKENS = 256
 """Where an answer stops unless told otherwise; vLLM stops a prompt at 16, a chat at the context's end."""
@@ -43,6 +44,7 @@ def question(
             details={"found": given, "allowed": "exactly one"},
         )
     if prompt is not None:
+        encoded_utf8(prompt, "--prompt")
         return Question(prompt=prompt)
     if messages is not None:
         return Question(messages=_messages(_json_file(messages), str(messages)))
@@ -58,6 +60,15 @@ def parameters(asked: Question, max_tokens: int | None, temperature: float | Non
     return {name: value for name, value in given.items() if value is not None}
 
 
+def stdin_text() -> str:
+    """Return all of stdin.
+
+    Raises:
+        SpecError: it is not UTF-8.
+    """
+    return utf8_text(sys.stdin.buffer.read(), "stdin").replace("\r\n", "\n").replace("\r", "\n")
+
+
 def _from_stdin(text: str | None) -> Question:
     if text is None or not text.strip():
         raise SpecError(
@@ -67,7 +78,7 @@ def _from_stdin(text: str | None) -> Question:
         )
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return Question(prompt=text)
     if isinstance(value, list):
         return Question(messages=_messages(value, "stdin"))
@@ -76,15 +87,15 @@ def _from_stdin(text: str | None) -> Question:
 
 def _json_file(path: Path) -> Any:
     try:
-        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = stdin_text() if str(path) == "-" else utf8_text(path.read_bytes(), str(path))
+    except OSError as error:
         raise SpecError(
-            f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}",
+            f"{path}: cannot be read: {error.strerror or error}",
             next_step="name a file with JSON in it",
         ) from error
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SpecError(f"{path}: not JSON: {error}", next_step="correct the JSON") from error
 
 

@@ -16,12 +16,25 @@ from peagle_sm.cli.state import State
 @contextmanager
 def termination_is_ctrl_c() -> Iterator[None]:
     """SIGTERM and SIGHUP raise KeyboardInterrupt while this is open (in the main thread only)."""
+    with _on_termination(KeyboardInterrupt):
+        yield
+
+
+@contextmanager
+def termination_unwinds() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the program as an exit, so that the terminal is given back as it was."""
+    with _on_termination(SystemExit):
+        yield
+
+
+@contextmanager
+def _on_termination(kind: type[BaseException]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+        raise kind(128 + number)
 
     before = {each: signal.signal(each, interrupt) for each in (signal.SIGTERM, signal.SIGHUP)}
     try:

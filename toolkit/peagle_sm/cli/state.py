@@ -21,15 +21,6 @@ class Settings:
     debug: bool | None = None
 
 
-def _bad_port(text: str) -> Exception:
-    from peagle_sm.core.errors import SpecError
-
-    return SpecError(
-        f"PEAGLE_SM_LOCAL_PORT: found {text!r}; allowed: a port from 1 to 65535",
-        next_step="Unset it, or set it to the port that `peagle-sm local up` told.",
-    )
-
-
 def _stdin_is_tty() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
@@ -48,6 +39,8 @@ class State:
     stderr_is_tty: Callable[[], bool] = _stderr_is_tty
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    spec_region: str | None = None
+    """The region of ./peagle.yaml, where the endpoint's name comes from that file."""
 
     @property
     def format(self) -> str:
@@ -59,29 +52,22 @@ class State:
         """The port of the local server that was asked for, or None for the only one.
 
         Raises:
-            SpecError: PEAGLE_SM_LOCAL_PORT is no port.
+            SpecError: PEAGLE_SM_LOCAL_PORT is not a port.
         """
-        if self.settings.local_port is not None:
-            return self.settings.local_port
-        text = self.environ.get("PEAGLE_SM_LOCAL_PORT", "").strip()
-        if not text:
-            return None
-        if not text.isdecimal() or not 1 <= int(text) <= 65535:
-            raise _bad_port(text)
-        return int(text)
+        from peagle_sm.aws.place import local_port
+
+        return local_port(self.settings.local_port, self.environ)
 
     @property
     def local(self) -> bool:
-        """Whether commands go to the local SageMaker: flag, then environment, then no."""
-        if self.settings.local is not None:
-            return self.settings.local
-        if self.settings.local_port is not None:
-            return True
-        told = self.environ.get("PEAGLE_SM_LOCAL", "").lower()
-        if told:
-            return told in {"1", "true", "yes", "on"}
-        # As --local-port does: whoever names a local server does not mean AWS, which bills.
-        return self.local_port is not None
+        """Whether commands go to the local SageMaker: flag, then environment, then no.
+
+        Raises:
+            SpecError: PEAGLE_SM_LOCAL or PEAGLE_SM_LOCAL_PORT has a value that is not allowed.
+        """
+        from peagle_sm.aws.place import wants_local
+
+        return wants_local(self.settings.local, self.settings.local_port, self.environ)
 
     @property
     def flags(self) -> str:
@@ -95,9 +81,6 @@ class State:
 
     def region(self, from_spec: str | None = None) -> str | None:
         """Flag, then environment, then the spec; None leaves it to the profile."""
-        return (
-            self.settings.region
-            or self.environ.get("AWS_REGION")
-            or self.environ.get("AWS_DEFAULT_REGION")
-            or from_spec
-        )
+        from peagle_sm.aws.place import region_of
+
+        return region_of(self.settings.region, self.environ, from_spec)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from peagle_sm.cli.table import render_fields, render_table
-from peagle_sm.cli.words import elapsed, usd
+from peagle_sm.cli.words import elapsed, relative, usd
 from peagle_sm.core.resting import rest_costs
 from peagle_sm.core.words import STAND_IN, speculation_text
 
@@ -26,7 +26,12 @@ def when(moment: datetime | None) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def render_list(summaries: Sequence[EndpointSummary]) -> str:
+def when_to(moment: datetime | None, now: datetime) -> str:
+    """`2026-11-20 08:15 UTC (in 2 h 10 min)`, or a dash."""
+    return "-" if moment is None else f"{when(moment)} ({relative(moment, now)})"
+
+
+def render_list(summaries: Sequence[EndpointSummary], now: datetime) -> str:
     """One row an endpoint; a dash where AWS does not say."""
     rows = [
         (
@@ -37,7 +42,7 @@ def render_list(summaries: Sequence[EndpointSummary]) -> str:
             "-" if each.age_s is None else elapsed(each.age_s),
             "-" if each.usd_per_hour is None else f"{each.usd_per_hour:,.2f}",
             "-" if each.spent_usd is None else f"{each.spent_usd:,.2f}",
-            when(each.expires_at),
+            "-" if each.expires_at is None else relative(each.expires_at, now),  # the date is in `status`
         )
         for each in summaries
     ]
@@ -58,7 +63,7 @@ def _instance(each: EndpointSummary) -> str:
     return f"{each.instance_count} x {each.instance_type}" if each.instance_count else each.instance_type
 
 
-def render_status(status: EndpointStatus, *, stand_in: bool) -> str:
+def render_status(status: EndpointStatus, *, stand_in: bool, now: datetime) -> str:
     """Everything about one endpoint; lines without a fact are left out."""
     each = status.summary
     mode = speculation_text(each.mode, each.num_speculative_tokens)
@@ -66,7 +71,7 @@ def render_status(status: EndpointStatus, *, stand_in: bool) -> str:
         ("name", each.name),
         ("status", each.status),
         ("why", status.failure_reason or ""),
-        ("off", _off(each)),
+        ("off", _off(each, now)),
         ("stack", each.stack or ""),
         ("speculation", mode),
         ("weights", STAND_IN if stand_in else ""),
@@ -74,10 +79,13 @@ def render_status(status: EndpointStatus, *, stand_in: bool) -> str:
         ("image", status.image or ""),
         ("model", status.model_name or ""),
         ("config", _config(status)),
-        ("created", when(each.created_at)),
+        ("created", when_to(each.created_at, now)),
         ("price", _price(each)),
-        ("lifetime", f"deleted at {when(each.expires_at)} whatever happens" if each.expires_at else ""),
-        ("kept", f"until {when(each.keep_until)}, idle or not" if each.keep_until else ""),
+        (
+            "lifetime",
+            f"deleted at {when_to(each.expires_at, now)} whatever happens" if each.expires_at else "",
+        ),
+        ("kept", f"until {when_to(each.keep_until, now)}, idle or not" if each.keep_until else ""),
         ("hours", each.hours or ""),
         ("idle", _idle(each)),
         *_engine_fields(status),
@@ -86,16 +94,25 @@ def render_status(status: EndpointStatus, *, stand_in: bool) -> str:
     return render_fields([(name, value) for name, value in fields if value])
 
 
+def change_line(status: EndpointStatus) -> str:
+    """What `status --watch` compares and prints on a pipe: no times and no money, which always change."""
+    each = status.summary
+    parts = [f"{each.name} is {each.status}", f"config {_config(status) or 'unknown'}", *status.warnings]
+    if status.failure_reason:
+        parts.insert(1, f"failure: {status.failure_reason}")
+    return " · ".join(" ".join(part.split()) for part in parts)
+
+
 def _config(status: EndpointStatus) -> str:
     if status.config_asked and status.config_asked != status.config_name:
         return f"{status.config_name} (asked for: {status.config_asked})"
     return status.config_name or ""
 
 
-def _off(each: EndpointSummary) -> str:
+def _off(each: EndpointSummary, now: datetime) -> str:
     if each.off_why is None:
         return ""
-    return each.off_why if each.off_since is None else f"{each.off_why}, since {when(each.off_since)}"
+    return each.off_why if each.off_since is None else f"{each.off_why}, since {when_to(each.off_since, now)}"
 
 
 def _price(each: EndpointSummary) -> str:

@@ -45,15 +45,16 @@ def render_done(done: Done) -> str:
     parts = []
     for record in done.fits:
         parts.append(
-            f"{record.mode}, {record.load.label}: K={record.best_k}\n{_curve(record)}\n{record.reason}"
+            f"{record.mode}, {record.load.label}: K={record.best_k} for this load alone\n"
+            f"{_curve(record)}\n{record.reason}"
         )
     lines = []
     for result in tuned.results:
-        lines.append(f"{result.mode}: one K for all: {result.common.reason}")
+        lines.append(f"{result.mode}: one K for all loads, measured at each: {result.common.reason}")
         lines += [f"  at c={c}: {one.words}" for c, one in common_against_none(result).items()]
     for concurrency in tuned.results[0].choices:
         mode, k, rate = best_mode(tuned.results, concurrency)
-        lines.append(f"best at c={concurrency}: {mode}{f' K={k}' if k else ''}, {rate:.0f} tokens/s")
+        lines.append(f"best guess at c={concurrency}: {mode}{f' K={k}' if k else ''}, {rate:.0f} tokens/s")
     for one in tuned.agreements:
         words = "agrees" if one.agrees else "DISAGREES" if one.decided else "NOT DECIDED"
         lines.append(

@@ -10,16 +10,25 @@ from typing import TYPE_CHECKING, Any
 from peagle_sm.cli.table import render_table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from peagle_sm.measure.records import CheckRecord
 
 _WORDS = {True: "pass", False: "FAIL", None: "undecided"}
+_NOT_APPLICABLE = "not applicable"
 STAND_IN = "small stand-in weights: this says nothing of a large model on a GPU"
 
 
-def render_checks(records: Sequence[CheckRecord], stand_in: bool) -> str:
-    """The table, the examples of what failed, and the power of what was tested."""
-    rows = [(each.name, _WORDS[each.passed]) for each in records]
-    width = max((len(name) for name, _ in rows), default=0) + 13
+def render_checks(
+    records: Sequence[CheckRecord], stand_in: bool, out: Path | None = None, *, concluded: bool = False
+) -> str:
+    """The table, the examples of what failed, the power of what was tested, and where the results are.
+
+    ``concluded``: an error message with the conclusion follows, so it is left out here.
+    """
+    rows = [(each.name, _result(each)) for each in records]
+    width = max((len(name) for name, _ in rows), default=0) + 4
+    width += max((len(result) for _, result in rows), default=0)
     lines = render_table(("check", "result"), rows).splitlines()
     parts = [lines[0]]
     for line, record in zip(lines[1:], records, strict=True):
@@ -31,10 +40,15 @@ def render_checks(records: Sequence[CheckRecord], stand_in: bool) -> str:
         name_width = max(len(each.name) for each in tested) + 2
         for each in tested:
             parts += _wrapped(f"{each.name.ljust(name_width)}{each.power}", name_width)
-    parts += ["", conclusion(records)]
-    if stand_in:
-        parts.append(STAND_IN)
+    ending = [] if concluded else [conclusion(records)]
+    ending += [STAND_IN] if stand_in else []
+    ending += [] if out is None else [f"results: {out}"]
+    parts += ["", *ending] if ending else []
     return "\n".join(parts)
+
+
+def _result(record: CheckRecord) -> str:
+    return _WORDS[record.passed] if record.applicable else _NOT_APPLICABLE
 
 
 def _wrapped(text: str, indent: int) -> list[str]:
@@ -51,27 +65,39 @@ def _wrapped(text: str, indent: int) -> list[str]:
 
 def conclusion(records: Sequence[CheckRecord]) -> str:
     """One sentence for all checks."""
-    by = {word: [r.name for r in records if _WORDS[r.passed] == word] for word in _WORDS.values()}
+    by = {
+        word: [r.name for r in records if _result(r) == word] for word in (*_WORDS.values(), _NOT_APPLICABLE)
+    }
+    applicable = [each for each in records if each.applicable]
+    besides = f" Not applicable: {', '.join(by[_NOT_APPLICABLE])}." if by[_NOT_APPLICABLE] else ""
     if by["FAIL"]:
         return f"The answers are not the target's own: {', '.join(by['FAIL'])} failed."
     if by["undecided"]:
         return (
-            f"No fault found in {len(by['pass'])} of {len(records)} checks; "
-            f"could not be decided: {', '.join(by['undecided'])}."
+            f"No fault found in {len(by['pass'])} of {len(applicable)} checks; "
+            f"could not be decided: {', '.join(by['undecided'])}.{besides}"
         )
-    return f"The answers are the target's own, as far as these {len(records)} checks can see."
+    if not applicable:
+        return f"Nothing was checked.{besides}"
+    counted = f"these {len(applicable)} checks" if len(applicable) > 1 else "this check"
+    return f"The answers are the target's own, as far as {counted} can see.{besides}"
+
+
+def passed(records: Sequence[CheckRecord]) -> bool | None:
+    """Whether all checks that apply passed; None where one could not be decided, or none applies."""
+    found = [each.passed for each in records if each.applicable]
+    return False if False in found else None if None in found or not found else True
 
 
 def checks_data(
-    records: Sequence[CheckRecord], endpoint: str, baseline: str, stand_in: bool
+    records: Sequence[CheckRecord], endpoint: str, baseline: str, stand_in: bool, out: Path
 ) -> dict[str, Any]:
-    """For --format json; ``passed`` is null when nothing failed and something could not be decided."""
-    failed = any(each.passed is False for each in records)
-    undecided = any(each.passed is None for each in records)
+    """For --format json."""
     return {
         "endpoint": endpoint,
         "baseline": baseline,
-        "passed": False if failed else None if undecided else True,
+        "passed": passed(records),
         "checks": [asdict(each) for each in records],
         "stand_in_weights": stand_in,
+        "results": str(out),
     }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from peagle_sm.core.words import elapsed, usd
+from peagle_sm.core.words import elapsed, relative, usd
 
-__all__ = ["STAND_IN", "elapsed", "parse_duration", "usd"]
+__all__ = ["STAND_IN", "elapsed", "parse_duration", "relative", "usd"]
 
 #: Beside measured figures of the weights that ship with peagle-sm.
 STAND_IN = "small stand-in weights on a CPU: these figures say nothing of a GPU"

@@ -37,6 +37,15 @@ class AttentionGroup(_Entry):
     bytes_per_value: int = 2
 
 
+class Vocabulary(_Entry):
+    """A file that the engine needs to chat, beside the weights, and where it is published."""
+
+    name: str
+    url: str
+    size: int
+    sha256: str
+
+
 class ModelEntry(_Entry):
     """A target model; None where a fact is not known."""
 
@@ -48,6 +57,7 @@ class ModelEntry(_Entry):
     image: Literal["vllm", "vllm-cpu"] = "vllm"
     artifact: str | None = None
     weights_gb: float | None = None
+    vocabulary: Vocabulary | None = None
     attention: tuple[AttentionGroup, ...] | None = None
     max_context: int | None = None
     default_max_model_len: int | None = None
@@ -164,6 +174,14 @@ class RegionEntry(_Entry):
         return f"{self.account}.dkr.ecr.{region}.{self.domain}"
 
 
+class RegionList(_Entry):
+    """The regions that have a feature."""
+
+    source: str
+    date: str
+    regions: tuple[str, ...]
+
+
 class Catalog(_Entry):
     """Everything known, by id."""
 
@@ -174,6 +192,7 @@ class Catalog(_Entry):
     instances: Mapping[str, InstanceEntry]
     prices: tuple[PriceEntry, ...]
     regions: Mapping[str, RegionEntry]
+    instance_pools: RegionList
 
     def model(self, model_id: str) -> ModelEntry:
         """Return one model.
@@ -193,6 +212,13 @@ class Catalog(_Entry):
     def heads_for(self, model_id: str) -> dict[str, HeadEntry]:
         """Return the heads of a model by id."""
         return {name: head for name, head in self.heads.items() if head.target == model_id}
+
+    def published_by_aws(self, uri: str) -> bool:
+        """Return whether AWS publishes this image, so that nothing of this project runs in it."""
+        host, _, path = uri.partition("/")
+        if host == "public.ecr.aws":
+            return path.startswith("deep-learning-containers/")
+        return host.partition(".")[0] in {region.account for region in self.regions.values()}
 
     def price(self, instance: str, region: str) -> PriceEntry | None:
         """Return the price of an instance in a region, SageMaker's own before EC2's; None if unknown."""
@@ -220,6 +246,7 @@ def _instances(data: Mapping[str, Any]) -> dict[str, InstanceEntry]:
 @cache
 def load_catalog() -> Catalog:
     """Read the packaged catalogue; the result is shared and immutable."""
+    regions = _read("regions")
     return Catalog.model_validate(
         {
             "models": _read("models"),
@@ -228,7 +255,8 @@ def load_catalog() -> Catalog:
             "images": _read("images"),
             "instances": _instances(_read("instances")),
             "prices": _read("prices"),
-            "regions": _read("regions")["regions"],
+            "regions": regions["regions"],
+            "instance_pools": regions["instance_pools"],
         }
     )
 

@@ -10,6 +10,8 @@ CHANNEL_MOUNT = "/opt/ml/additional-model-data-sources"
 SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
 REQUEST_METRICS = "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS"
 AUTO_RECOVERY = "PROCESS_AUTO_RECOVERY"
+# Read by openai-harmony; JumpStart's spec of gpt-oss-20b sets it in the same way.
+VOCABULARY_FOLDER = "TIKTOKEN_ENCODINGS_BASE"
 # Read by the gate in container/, which AWS's images do not have: where its figures of drafting go.
 GATE_NAMESPACE = "PEAGLE_GATE_NAMESPACE"
 
@@ -47,6 +49,10 @@ def _base(draft: Draft) -> dict[str, str]:
     return draft.jumpstart.environment_for(draft.instance_types[0])
 
 
+def _published_by_aws(draft: Draft) -> bool:
+    return draft.image is not None and draft.catalog.published_by_aws(draft.image.uri)
+
+
 def environment(draft: Draft) -> dict[str, str]:
     """Return the environment, sorted by name; `serving.env` has the last word."""
     serving = draft.spec.serving
@@ -63,8 +69,10 @@ def environment(draft: Draft) -> dict[str, str]:
         # the engine refuses to start when this is set without speculation
         if draft.image is not None and draft.image.at_least(floor):
             values[REQUEST_METRICS] = "summary"
-        if draft.source == "container":
+        if draft.source == "container" and not _published_by_aws(draft):
             values[GATE_NAMESPACE] = acceptance_namespace(draft.spec.name)
+    if draft.needed_vocabulary is not None:
+        values[VOCABULARY_FOLDER] = MODEL_MOUNT
     if draft.image is not None and draft.catalog.images.loses_quotes(draft.image):
         values[AUTO_RECOVERY] = "false"
     return dict(sorted({**values, **serving.env}.items()))

@@ -16,6 +16,8 @@
     ├── OutputsDiffer (12)     verify: the answers are not the target's own
     ├── Undecided (13)         verify: nothing is wrong, and a check could not be decided
     ├── LockStale (14)         lock --check: the lock is not what it would be if it were written now
+    ├── Declined (15)          a confirmation prompt was answered with no
+    ├── WaitTimeout (16)       wait: the endpoint was not ready, or not gone, in time
     └── Interrupted (130)      stopped by Ctrl-C
 """
 
@@ -172,6 +174,18 @@ class LockStale(PeagleError):
     exit_code = 14
 
 
+class Declined(PeagleError):
+    """A confirmation prompt was answered with no: nothing was created, changed or deleted."""
+
+    exit_code = 15
+
+
+class WaitTimeout(PeagleError):
+    """`wait`: the endpoint did not reach the awaited state in time; ``details["status"]`` is its status."""
+
+    exit_code = 16
+
+
 class Interrupted(PeagleError):
     """Stopped by Ctrl-C."""
 
@@ -181,12 +195,12 @@ class Interrupted(PeagleError):
 EXIT_CODES: dict[int, str] = {
     0: "success",
     1: "an error of peagle-sm itself",
-    2: "a spec, an argument or a request body is not acceptable, or its file cannot be read",
+    2: "a spec, an argument or a request body is not acceptable, or a file cannot be read or written",
     3: "the plan is refused: it or the preflight has an error, or what it names belongs to somebody else",
     4: "the endpoint, resource, server, log or Python package asked for does not exist",
     5: "no or expired credentials, no region, or a missing permission",
     6: "AWS answered with a fault, or the network failed",
-    7: "the endpoint did not come up or rolled back, and was cleaned up",
+    7: "the endpoint did not come up or rolled back; what the command created was cleaned up",
     8: "something billable may remain: the message names it and the command that removes it",
     9: "a response stream was cut or carried an error",
     10: "a local engine or the local server could not start",
@@ -194,5 +208,7 @@ EXIT_CODES: dict[int, str] = {
     12: "verify: a check failed: the answers are not the target's own",
     13: "verify: no check failed, and at least one could not be decided",
     14: "lock --check: the lock is not there, or is stale",
+    15: "a confirmation prompt was answered with no; nothing was changed",
+    16: "wait: the endpoint was not in service (with --deleted: not gone) in time",
     130: "interrupted by Ctrl-C",
 }

@@ -61,6 +61,14 @@ class Ami(_Entry):
     driver: int
 
 
+class DriverClash(_Entry):
+    """A driver on which images with a vLLM below ``below`` do not start."""
+
+    below: str
+    driver: int
+    source: str
+
+
 class ImageCatalog(_Entry):
     """Facts on AWS's vLLM images and SageMaker's host AMIs."""
 
@@ -73,9 +81,11 @@ class ImageCatalog(_Entry):
     advisory_floor: Floor
     amis: Mapping[str, Ami]
     ami_for_cuda: Mapping[str, str]
+    driver_clash: DriverClash
     driver_for_cuda: Mapping[str, int]
     flags: Mapping[str, Floor]
     lmi: Mapping[int, str] = Field(default_factory=dict)
+    vocabulary_embedded: Floor
     parallel_drafting: Floor
 
     def default_tag(self) -> str:

@@ -21,6 +21,12 @@ _POOL_WAIT_S = 1800
 _DEFAULT_PUBLISH_S = 60
 _RATE = "rate(10 minutes)"
 _GUARD_LASTS = timedelta(days=1)
+LIFETIME_RETRY = {"MaximumEventAgeInSeconds": 60, "MaximumRetryAttempts": 0}
+"""No retries of a lifetime schedule.
+
+By default Scheduler retries for 24 hours, and a late retry would delete a new endpoint of the same name.
+The rate repeats anyway.
+"""
 _SCHEDULE_NAME = 64  # the most characters that EventBridge Scheduler takes
 
 
@@ -45,9 +51,17 @@ def host_ami(draft: Draft) -> str | None:
     return ami
 
 
+def _has_agreement(draft: Draft, uri: str | None) -> bool:
+    """Return whether the files come from JumpStart and have an agreement; a bucket of your own has none."""
+    entry = draft.jumpstart
+    if entry is None or not entry.gated or uri is None:
+        return False
+    return uri in (entry.target(draft.region), entry.draft(draft.region))
+
+
 def _data_source(draft: Draft, uri: str | None) -> dict[str, Any]:
     source: dict[str, Any] = {"S3Uri": uri, "S3DataType": "S3Prefix", "CompressionType": "None"}
-    if draft.spec.accept_eula:
+    if draft.spec.accept_eula and _has_agreement(draft, uri):
         source["ModelAccessConfig"] = {"AcceptEula": True}
     return source
 
@@ -169,9 +183,14 @@ def hard_schedule_name(endpoint: str, number: int | None = None) -> str:
     return _shortened(schedule_name(endpoint), _SCHEDULE_NAME - len(suffix)) + suffix
 
 
+def hashed_prefix(endpoint: str) -> str:
+    """Return how the names of an endpoint's configs and models begin; 8 hex digits follow."""
+    return f"{_shortened(endpoint, 54)}-"
+
+
 def names_for(endpoint: str, digest: str, *, component: bool = False) -> Names:
     """Return the names of everything that a deploy of this endpoint with this hash makes."""
-    hashed = f"{_shortened(endpoint, 54)}-{digest[:8]}"
+    hashed = hashed_prefix(endpoint) + digest[:8]
     return Names(
         endpoint=endpoint,
         config=hashed,
@@ -193,7 +212,9 @@ def tags(draft: Draft, digest: str) -> list[dict[str, str]]:
         keys.GRACE_MINUTES: str(lifecycle.grace_minutes),
         keys.MAX_LIFETIME_HOURS: keys.number(lifecycle.max_lifetime_hours),
     }
+    every = spec.metrics.publish_seconds
     set_only = {
+        keys.PUBLISH_SECONDS: str(every) if every != _DEFAULT_PUBLISH_S else None,
         keys.BUDGET_USD: None if lifecycle.budget_usd is None else keys.number(lifecycle.budget_usd),
         keys.USD_PER_HOUR: keys.number(price) if price else None,
         keys.HOURS: spec.hours,
@@ -223,6 +244,7 @@ def lifetime_schedule(endpoint: str, region: str, role_arn: str | None, expiry: 
             "Arn": f"arn:{partition(region)}:scheduler:::aws-sdk:sagemaker:deleteEndpoint",
             "RoleArn": role_arn,
             "Input": json.dumps({"EndpointName": endpoint}),
+            "RetryPolicy": LIFETIME_RETRY,
         },
     }
 

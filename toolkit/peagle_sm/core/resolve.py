@@ -5,7 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from peagle_sm.core.catalog import Catalog, HeadEntry, InstanceEntry, JumpStartEntry, ModelEntry
+from peagle_sm.core.catalog import (
+    Catalog,
+    HeadEntry,
+    InstanceEntry,
+    JumpStartEntry,
+    ModelEntry,
+    Vocabulary,
+)
 from peagle_sm.core.images import ImageFacts
 from peagle_sm.core.jumpstart.lock import Lock, Place, mismatches
 from peagle_sm.core.jumpstart.pinned import entry_of
@@ -79,6 +86,19 @@ class Draft:
             return None
         below = self.head_uri.startswith(self.model_uri)
         return self.head_uri.removeprefix(self.model_uri).rstrip("/") if below else None
+
+    @property
+    def needed_vocabulary(self) -> Vocabulary | None:
+        """The file without which the isolated container cannot chat; None where it needs none.
+
+        JumpStart's own files include it, and newer images embed it.
+        """
+        if self.source != "container" or not self.spec.security.network_isolation:
+            return None
+        if self.image is None or self.image.version is None:
+            return None
+        embedded = self.image.at_least(self.catalog.images.vocabulary_embedded.version)
+        return None if embedded else self.model.vocabulary
 
     def instance(self, name: str) -> InstanceEntry | None:
         """Return what is known of an instance type."""

@@ -23,7 +23,7 @@ from pydantic import (
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.hours import parse_hours
 from peagle_sm.core.jumpstart.lock import Lock, Place, locks_beside
-from peagle_sm.core.wording import explain, show
+from peagle_sm.core.wording import explain, show, with_lines
 from peagle_sm.core.yaml_keys import UniqueKeys
 
 Mode = Literal["none", "eagle3", "p-eagle"]
@@ -362,11 +362,7 @@ def parse_spec(text: str, origin: str = "spec") -> EndpointSpec:
     try:
         return EndpointSpec(**{str(key): value for key, value in data.items()})
     except SpecError as error:
-        raise SpecError(
-            error.message.replace("spec: ", f"{origin}: ", 1),
-            next_step=error.next_step,
-            details={**error.details, "origin": origin},
-        ) from error
+        raise with_lines(error, text, origin) from error
 
 
 def load_spec(path: Path | str, *, locks: bool = True) -> EndpointSpec:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from peagle_sm.core.errors import StreamError
+from peagle_sm.core.errors import SpecError, StreamError
 
 AGAIN = "Send the request again for a whole answer; partial_text in the details holds what came."
 
@@ -66,6 +66,15 @@ class ModelStreamFailed(StreamError):
 
 class StreamReportedError(StreamError):
     """The engine reported an error in the middle of its stream, in vLLM's form or OpenAI's."""
+
+
+def refused_by_engine(status: int, said: str, details: Mapping[str, Any]) -> SpecError:
+    """Return the error for a request that the engine refuses with a 4xx, streamed or not."""
+    return SpecError(
+        f"the engine refuses the request ({status}): {said}",
+        next_step="Correct what the message names.",
+        details={**details, "original_status_code": status, "original_message": said},
+    )
 
 
 def with_what_came(error: StreamError, text: str, request_id: str) -> StreamError:

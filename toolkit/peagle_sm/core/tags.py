@@ -17,6 +17,8 @@ GRACE_MINUTES = "peagle-sm:grace-minutes"
 MAX_LIFETIME_HOURS = "peagle-sm:max-lifetime-hours"
 """Hours from the endpoint's CreationTime to its end, unless `keep` has set a later one in the register."""
 BUDGET_USD = "peagle-sm:budget-usd"
+PUBLISH_SECONDS = "peagle-sm:publish-seconds"
+"""Seconds between two utilisation datapoints: without it the guard expects one a minute."""
 USD_PER_HOUR = "peagle-sm:usd-per-hour"
 """The price when it was planned, of placement.instance_count instances.
 

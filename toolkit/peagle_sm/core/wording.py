@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.yaml_keys import line_of
 
 _ALLOWED = {
     "string_type": "a text",
@@ -116,12 +117,26 @@ def _line(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str]:
     return field, f"{field}: found {show(error['input'])}; allowed: {allowed}.{hint}", f"Change {field!r}."
 
 
+def _message(origin: str, problems: Sequence[str]) -> str:
+    return f"{origin}: " + (problems[0] if len(problems) == 1 else "\n  " + "\n  ".join(problems))
+
+
+def with_lines(error: SpecError, text: str, origin: str) -> SpecError:
+    """Return an error of `explain` with the line of each bad field in the YAML that it was read from."""
+    problems = [{**one, "line": line_of(text, one["field"])} for one in error.details["problems"]]
+    placed = [f"line {one['line']}: {one['message']}" if one["line"] else one["message"] for one in problems]
+    return SpecError(
+        _message(origin, placed),
+        next_step=error.next_step,
+        details={**error.details, "origin": origin, "problems": problems},
+    )
+
+
 def explain(error: ValidationError, *, origin: str, model: type[BaseModel]) -> SpecError:
     """Make a SpecError that names every bad field; its details hold them as ``problems``."""
     lines = [_line(item, model) for item in error.errors(include_url=False)]
-    body = lines[0][1] if len(lines) == 1 else "\n  " + "\n  ".join(text for _, text, _ in lines)
     return SpecError(
-        f"{origin}: {body}",
+        _message(origin, [text for _, text, _ in lines]),
         next_step=" ".join(dict.fromkeys(step for _, _, step in lines)),
         details={
             "origin": origin,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 #: Beside what an endpoint with the weights that ship with peagle-sm is.
 STAND_IN = "small stand-in weights: it works as the real one does, its figures say nothing about it"
 
@@ -14,6 +16,19 @@ def elapsed(seconds: float) -> str:
     if hours:
         return f"{hours}h{minutes:02d}m"
     return f"{minutes}m{secs:02d}s" if minutes else f"{secs}s"
+
+
+def relative(moment: datetime, now: datetime) -> str:
+    """`in 2 h 10 min`, `3 min ago`, `in 4 d 3 h`, or `now` within half a minute."""
+    seconds = (moment - now).total_seconds()
+    minutes = int(abs(seconds) / 60 + 0.5)
+    if not minutes:
+        return "now"
+    days, rest = divmod(minutes, 24 * 60)
+    hours, minutes = divmod(rest, 60)
+    parts = [(days, "d"), (hours, "h"), (0 if days else minutes, "min")]
+    length = " ".join(f"{count} {unit}" for count, unit in parts if count)
+    return f"in {length}" if seconds > 0 else f"{length} ago"
 
 
 def usd(amount: float | None, per: str = "") -> str:

@@ -23,6 +23,7 @@ from peagle_sm.local.cloudformation.types import RegisteredTypes
 from peagle_sm.local.control import ControlPlane, EngineLauncherProtocol, Event, Timing
 from peagle_sm.local.control.ai_benchmarks import LOG_GROUP
 from peagle_sm.local.dataplane import DataPlane, Limits
+from peagle_sm.local.endpoint_events import announce
 from peagle_sm.local.engine import EngineLauncher
 from peagle_sm.local.faults import FaultBook
 from peagle_sm.local.front import Front
@@ -31,8 +32,9 @@ from peagle_sm.local.lambdas import InvokeApi, Lambdas
 from peagle_sm.local.launching import Build, Fetch, LazyLauncher, Served, StateBook, UtilisationSampler
 from peagle_sm.local.logs import EndpointLogs
 from peagle_sm.local.metrics import Recorder
+from peagle_sm.local.moto_autoscaling import lay_sagemaker_scaling
 from peagle_sm.local.moto_s3 import lay_s3_rules
-from peagle_sm.local.moto_side import Moto
+from peagle_sm.local.moto_side import SERVICE, Moto
 from peagle_sm.local.moto_stores import (
     Artifacts,
     Parameters,
@@ -77,13 +79,17 @@ class Assembly:
         """Connect the parts; ``shutdown`` is called when a client asks the server to end."""
         self._options = options
         self._clock = LocalClock()
-        self._moto = Moto(ACCOUNT, REGION)
+        self._moto = Moto(ACCOUNT, REGION, self._clock.now)
         self._artifacts = Artifacts(self._moto)
         self._seeded: Seeded | None = None
         self._beat: asyncio.Task[None] | None = None
         self._book: StateBook | None = None
         now = self._clock.now
-        self._logs = EndpointLogs(now=now, store=self._moto.put_log_events)
+        self._logs = EndpointLogs(
+            now=now,
+            store=self._moto.put_log_events,
+            role_of=lambda endpoint, component: self.control.execution_role(endpoint, component),
+        )
         self._recorder = Recorder(now=now, sink=self._moto.put_metrics)
         self.control = self._control_plane()
         self._sampler = UtilisationSampler(self._running_engines)
@@ -133,6 +139,7 @@ class Assembly:
             moto=self._moto.handle,
             trusts=Roles(self._moto).trusts,
             schedules_changed=self._scheduler.tick,
+            now=self._clock.now,
         )
 
     async def open(self) -> None:
@@ -143,6 +150,7 @@ class Assembly:
         await self._moto.call(self._moto.load)
         await self._moto.call(lay_s3_rules)
         await self._moto.call(show_tags, self._moto, self.control.tagged)
+        await self._moto.call(lay_sagemaker_scaling, self.control.has_target)
         addresses = jumpstart_addresses(REGION)
         self._seeded = await self._moto.call(seed, self._moto, self._options.weights, addresses)
         await self._moto.call(lay_catalogue, self._artifacts, REGION)
@@ -228,6 +236,7 @@ class Assembly:
             root=state.work_dir(options.port),
             on_event=self._on_event,
             model_data_exists=self._model_data_exists,
+            assumable=lambda arn: Roles(self._moto).trusts(arn, "sagemaker.amazonaws.com"),
             benchmarks=AiperfRunner(
                 python=lambda on_line: build_aiperf(on_line, self._write_down),
                 url=self._url,
@@ -262,13 +271,15 @@ class Assembly:
                 "component-status",
             ):  # whoever reads the logs next wants what led to it
                 self._logs.flush()
+            if event.kind == "status":
+                announce(self._moto, event, self.control.endpoint_now(event.endpoint), ACCOUNT, REGION)
         elif event.variant is not None:
             stream = f"{event.variant}/{event.engine_id}"
             self._logs.line(event.endpoint, stream, event.message, event.component)
 
     def _benchmark_line(self, job: str, line: str) -> None:
         at = int(self._clock.now().timestamp() * 1000)
-        self._moto.put_log_events(LOG_GROUP, job, [(at, line)])
+        self._moto.put_log_events(LOG_GROUP, job, [(at, line)], SERVICE)
 
     def _write_down(self, pid: int, name: str) -> None:
         if self._book is not None:
@@ -291,6 +302,7 @@ class Assembly:
     async def _advance(self, seconds: float) -> datetime:
         now = await self._scheduler.advance(seconds)
         self._recorder.minutes_passed(self._sampler.sample)
+        await self._moto.call(self._moto.evaluate_alarms)
         return now
 
     async def _beats(self) -> None:
@@ -298,6 +310,7 @@ class Assembly:
             try:
                 self._logs.flush()
                 self._recorder.minutes_passed(self._sampler.sample)
+                await self._moto.call(self._moto.evaluate_alarms)
                 await self._scheduler.tick()
             except Exception:
                 log.exception("the beat failed; the next one goes on")

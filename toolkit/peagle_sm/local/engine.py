@@ -1,9 +1,11 @@
 """One endpoint's engine: the real vLLM as a group of processes that stands in for a container."""
 
 import asyncio
+import errno
 import os
 import random
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -13,11 +15,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import EngineError
 from peagle_sm.local import engine_warden
 from peagle_sm.local.engine_env import engine_version
 from peagle_sm.local.engine_head import refused_head
-from peagle_sm.local.engine_image import is_aws, parse_image, refusal
+from peagle_sm.local.engine_image import parse_image, refusal
 from peagle_sm.local.engine_model import read_model
 from peagle_sm.local.engine_output import OutputLines, last_words
 from peagle_sm.local.engine_settings import LocalSettings, local_settings
@@ -99,7 +102,11 @@ class EngineProcess:
 
     def last_words(self, n: int = 15) -> str:
         """Return at most ``n`` lines of its output that say why it failed, else its last ones."""
-        return last_words(self._output.lines, n)
+        killed_by = None
+        if self._exited is not None and self._exited > 128:
+            with suppress(ValueError):
+                killed_by = signal.Signals(self._exited - 128).name
+        return last_words(self._output.lines, n, killed_by)
 
     def processes(self) -> list[int]:
         """Return the ids of its living processes."""
@@ -193,7 +200,7 @@ class EngineLauncher:
             ml_root=request.root / "opt" / "ml",
             port=port,
             model=read_model(_local_path(request.root, _MODEL_MOUNT)),
-            aws_image=is_aws(request.image),
+            aws_image=load_catalog().published_by_aws(request.image),
         )
         # vLLM leaves its sockets in the directory for temporary files, and their paths must be short.
         scratch = Path(tempfile.mkdtemp(prefix="peagle-engine-"))
@@ -214,6 +221,10 @@ class EngineLauncher:
         directory.mkdir(parents=True, exist_ok=True)
         try:
             await self._fetch(uri, directory)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise LaunchError(f"{disk_full(directory)}; {uri} could not be copied to {mount}") from error
+            raise LaunchError(f"{uri} could not be fetched for {mount}: {error}") from error
         except Exception as error:
             raise LaunchError(f"{uri} could not be fetched for {mount}: {error}") from error
         if not any(directory.iterdir()):
@@ -260,6 +271,12 @@ def free_port() -> int:
         f"no free port between {PORTS.start} and {PORTS.stop}",
         next_step="end what listens there, then try again",
     )
+
+
+def disk_full(directory: Path) -> str:
+    """Say that the disk of a directory is full, and how much is free."""
+    free = shutil.disk_usage(directory).free
+    return f"No space left on device: the disk of {directory} has {free / 1e6:.0f} MB free"
 
 
 def _local_path(root: Path, mount: str) -> Path:

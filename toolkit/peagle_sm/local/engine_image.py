@@ -3,8 +3,6 @@
 import re
 from dataclasses import dataclass
 
-from peagle_sm.core.catalog import load_catalog
-
 _TAG_VERSION = re.compile(r"^v?(\d+\.\d+(?:\.\d+)?)")
 REPOSITORY = "vllm"
 
@@ -29,14 +27,6 @@ def parse_image(uri: str) -> Image:
     path, _, last = name.rpartition("/")
     repository, _, tag = last.partition(":")
     return Image(repository if path or repository else name, tag or "latest")
-
-
-def is_aws(uri: str) -> bool:
-    """Whether the image is one that AWS publishes, which knows nothing of this project's gate."""
-    host, _, path = uri.partition("/")
-    if host == "public.ecr.aws":
-        return path.startswith("deep-learning-containers/")
-    return host.partition(".")[0] in {region.account for region in load_catalog().regions.values()}
 
 
 def refusal(uri: str) -> str | None:

@@ -63,12 +63,13 @@ class OutputLines:
         self._on_line(text)
 
 
-def last_words(lines: Iterable[str], limit: int = 15) -> str:
+def last_words(lines: Iterable[str], limit: int = 15, killed_by: str | None = None) -> str:
     """Return the lines that say why an engine ended, oldest first; its very last lines if none of them does.
 
     A traceback is told by its last line and what belongs to it (a validation error's field and reasons). The
     same cause, reported by several processes, is told once. Long lines are cut. Health checks, which fail in
-    every such case, are no words of the engine's.
+    every such case, are no words of the engine's. ``killed_by`` names the signal that ended it: then the last
+    lines of a healthy start explain nothing and are left out.
     """
     plain = [_plain(line) for line in lines if not _probed(line)]
     causes: list[str] = []
@@ -79,6 +80,8 @@ def last_words(lines: Iterable[str], limit: int = 15) -> str:
         alone = level in ("ERROR", "CRITICAL") and not _is_frame(text)
         if (inside or alone) and text.strip() and text not in causes and _POINTLESS not in text:
             causes.append(text)
+    if not causes and killed_by is not None:
+        return f"a signal ended it ({killed_by}); it had no error of its own"
     telling = [text for text in causes if not any(words in text for words in _EMPTY_WORDS)]
     chosen = telling or causes or [text for _, text in plain if text.strip()]
     return "\n".join(text if len(text) <= _WIDEST else f"{text[:_WIDEST]}…" for text in chosen[-limit:])

@@ -11,11 +11,12 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from email.utils import format_datetime
 from typing import Any, Protocol
 
 from aiohttp import web
 
-from peagle_sm.local import admin, awsjson, signatures
+from peagle_sm.local import admin, awsjson, schedules, signatures
 from peagle_sm.local.control import ApiError
 from peagle_sm.local.moto_side import LARGEST_BODY
 
@@ -75,8 +76,12 @@ class Front:
         moto: Handler,
         trusts: Callable[[str, str], bool],
         schedules_changed: Callable[[], Awaitable[None]],
+        now: Callable[[], datetime],
     ) -> None:
-        """Take the parts. ``trusts(role_arn, service)`` says whether a role lets a service assume it."""
+        """Take the parts. ``trusts(role_arn, service)`` says whether a role lets a service assume it.
+
+        ``now`` is the local clock, which every answer carries as its Date.
+        """
         self._region = region
         self._control = control
         self._runtime = runtime
@@ -87,15 +92,27 @@ class Front:
         self._moto = moto
         self._trusts = trusts
         self._schedules_changed = schedules_changed
+        self._now = now
 
     def app(self) -> web.Application:
         """Build the web application."""
         app = web.Application(client_max_size=LARGEST_BODY)
         app.router.add_route("*", "/{path:.*}", self.handle)
+        app.on_response_prepare.append(self._dated)
         return app
+
+    async def _dated(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Date the answer by the local clock: the guard's sweeper takes its time from there."""
+        response.headers["Date"] = format_datetime(self._now(), usegmt=True)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer a request."""
+        try:
+            return await self._dispatch(request)
+        except RecursionError:  # from json.loads, whichever part reads the body
+            return awsjson.error("SerializationException", "The request body is nested too deeply.")
+
+    async def _dispatch(self, request: web.Request) -> web.StreamResponse:
         if not _is_local(request.host):
             return awsjson.error(
                 "AccessDeniedException",
@@ -149,6 +166,8 @@ class Front:
             return awsjson.reply(await asyncio.shield(self._control(operation, body)))
         except ApiError as error:
             return awsjson.error(error.code, error.message, error.status)
+        except RecursionError:
+            raise
         except Exception as error:
             log.exception("%s failed", operation)
             return awsjson.error(
@@ -169,7 +188,7 @@ class Front:
     async def _schedule(self, request: web.Request) -> web.StreamResponse:
         """Pass on to moto what EventBridge Scheduler would accept, and let the clock know."""
         if request.method in ("POST", "PUT") and request.path.startswith("/schedules/"):
-            refused = self._untrusted_role(await request.read())
+            refused = self._refused_schedule(await request.read())
             if refused is not None:
                 return refused
         response = await self._moto(request)
@@ -177,11 +196,14 @@ class Front:
             await self._schedules_changed()
         return response
 
-    def _untrusted_role(self, body: bytes) -> web.Response | None:
+    def _refused_schedule(self, body: bytes) -> web.Response | None:
         try:
-            role = json.loads(body)["Target"]["RoleArn"]
+            asked = json.loads(body)
+            role, expression = asked["Target"]["RoleArn"], str(asked["ScheduleExpression"])
         except (ValueError, KeyError, TypeError):
             return None  # moto says what is missing
+        if not schedules.is_valid(expression):
+            return awsjson.runtime_error("ValidationException", f"Invalid Schedule Expression {expression}.")
         if self._trusts(role, _SERVICE_ROLE):
             return None
         return awsjson.runtime_error(

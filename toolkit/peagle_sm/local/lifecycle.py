@@ -26,12 +26,16 @@ __all__ = [
     "endpoint_metrics",
     "faults",
     "find_server",
+    "killed_servers",
     "refuse_taken",
     "status",
     "up",
 ]
 
 Progress = Callable[[str], None]
+
+_ADVANCE_STEP_S = 1800.0
+_LONGEST_ADVANCE_S = 366 * 86_400.0
 
 # A process that was killed closes its connections a moment before it is gone.
 _LAST_BREATH_S = 0.5
@@ -96,7 +100,10 @@ def find_server(port: int | None = None) -> LocalStatus:
             next_step=f"start it: peagle-sm local up --detach --port {port}",
         )
     if not ports:
-        raise NotFound("no local SageMaker is running", next_step="start one: peagle-sm local up --detach")
+        raise NotFound(
+            " ".join(["no local SageMaker is running.", *killed_servers()]).removesuffix("."),
+            next_step="start one: peagle-sm local up --detach",
+        )
     if port is None and len(ports) > 1:
         raise SpecError(
             f"{len(ports)} local SageMakers run, at ports {', '.join(map(str, ports))}",
@@ -108,6 +115,19 @@ def find_server(port: int | None = None) -> LocalStatus:
             "the local SageMaker has just ended", next_step="start one: peagle-sm local up --detach"
         )
     return answer
+
+
+def killed_servers() -> list[str]:
+    """Describe, in a sentence each, the servers that ended without `local down`, and where their logs are."""
+    sentences = []
+    for known in state.read_all():
+        if not known.server.alive:
+            names = ", ".join(sorted({engine.name for engine in known.engines})) or "nothing"
+            sentences.append(
+                f"The server at port {known.port} (process {known.server.pid}) ended unexpectedly; "
+                f"it served: {names}; its log: {known.log_path}."
+            )
+    return sentences
 
 
 def down(port: int | None = None, *, progress: Progress = lambda _: None) -> list[Ended]:
@@ -127,14 +147,30 @@ def down(port: int | None = None, *, progress: Progress = lambda _: None) -> lis
     return ended
 
 
-def advance_clock(port: int, seconds: float) -> str:
+def advance_clock(
+    port: int, seconds: float, progress: Callable[[float], None] = lambda advanced_s: None
+) -> str:
     """Move a server's clock forward; return its new time in ISO 8601.
+
+    Every schedule that comes due on the way runs, so hours can take minutes. ``progress`` gets the seconds of
+    the local clock that have passed, every half an hour of them.
 
     Raises:
         SpecError: the clock only goes forward, by at most a year at a time.
         EngineError: the server does not answer.
     """
-    return client.advance_clock(port, seconds)
+    if not 0 <= seconds <= _LONGEST_ADVANCE_S:
+        raise SpecError(
+            f"the local clock cannot be moved by {seconds:g} s: it only goes forward, by at most a year",
+            next_step="peagle-sm local clock advance 2h",
+        )
+    now, advanced = client.advance_clock(port, min(seconds, _ADVANCE_STEP_S)), min(seconds, _ADVANCE_STEP_S)
+    progress(advanced)
+    while advanced < seconds:
+        step = min(_ADVANCE_STEP_S, seconds - advanced)
+        now, advanced = client.advance_clock(port, step), advanced + step
+        progress(advanced)
+    return now
 
 
 def endpoint_logs(port: int, endpoint: str, lines: int = 200) -> list[str]:

@@ -6,8 +6,10 @@ from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 
-# (group, stream, [(milliseconds since 1970, message)])
-Store = Callable[[str, str, list[tuple[int, str]]], None]
+# (group, stream, [(milliseconds since 1970, message)], ARN of the role that writes)
+Store = Callable[[str, str, list[tuple[int, str]], str | None], None]
+# (endpoint, component) -> ARN of the role that their containers run under; None when they are gone
+RoleOf = Callable[[str, str | None], str | None]
 
 # CloudWatch cuts events at 256 KB; the newest lines kept in memory for `local logs`.
 _LONGEST_EVENT = 262_118
@@ -27,20 +29,20 @@ def group_of_component(component: str) -> str:
 class EndpointLogs:
     """Takes lines from engines and gives them to CloudWatch Logs in batches."""
 
-    def __init__(self, *, now: Callable[[], datetime], store: Store) -> None:
-        """Take the local clock and where batches go."""
+    def __init__(self, *, now: Callable[[], datetime], store: Store, role_of: RoleOf) -> None:
+        """Take the local clock, where batches go, and whose role writes them."""
         self._now = now
         self._store = store
-        self._waiting: dict[tuple[str, str], list[tuple[int, str]]] = {}
+        self._role_of = role_of
+        self._waiting: dict[tuple[str, str | None, str], list[tuple[int, str]]] = {}
         self._recent: dict[str, deque[str]] = {}
 
     def line(self, endpoint: str, stream: str, text: str, component: str | None = None) -> None:
         """Take one line of an engine's output (callable from any thread)."""
-        group = group_of(endpoint) if component is None else group_of_component(component)
         self._recent.setdefault(endpoint, deque(maxlen=_KEPT_LINES)).append(text)
         if text.strip():  # CloudWatch refuses empty events
             at = int(self._now().timestamp() * 1000)
-            self._waiting.setdefault((group, stream), []).append((at, text[:_LONGEST_EVENT]))
+            self._waiting.setdefault((endpoint, component, stream), []).append((at, text[:_LONGEST_EVENT]))
 
     def recent(self, endpoint: str, lines: int) -> list[str]:
         """Give the last lines of an endpoint's engines, oldest first; empty when there are none."""
@@ -50,5 +52,6 @@ class EndpointLogs:
     def flush(self) -> None:
         """Hand every waiting line over."""
         waiting, self._waiting = self._waiting, {}
-        for (group, stream), events in waiting.items():
-            self._store(group, stream, events)
+        for (endpoint, component, stream), events in waiting.items():
+            group = group_of(endpoint) if component is None else group_of_component(component)
+            self._store(group, stream, events, self._role_of(endpoint, component))

@@ -18,6 +18,8 @@ def lay_rules() -> None:
     _lay_lambda_rules()
     _lay_iam_rules()
     _lay_composite_alarms()
+    _lay_conflict_status()
+    _lay_caller_identity()
 
 
 def _lay_lambda_rules() -> None:
@@ -94,3 +96,29 @@ def _lay_composite_alarms() -> None:
 
     if not hasattr(CloudWatchResponse, "put_composite_alarm"):
         CloudWatchResponse.put_composite_alarm = CloudWatchResponse.put_metric_alarm
+
+
+def _lay_conflict_status() -> None:
+    """Have a second schedule of a name refused with 409, as the Scheduler API reference says."""
+    from moto.scheduler.exceptions import ScheduleExists
+
+    ScheduleExists.code = 409
+
+
+def _lay_caller_identity() -> None:
+    """Have GetCallerIdentity name an IAM user as IAM does; moto's default has STS's ARN and a key's id."""
+    from moto.sts.models import STSBackend
+
+    if getattr(STSBackend, _MARK, False):
+        return
+
+    identity = STSBackend.get_caller_identity
+
+    def get_caller_identity(self: Any, access_key_id: str, region: str) -> tuple[str, str, str]:
+        user_id, arn, account = identity(self, access_key_id, region)
+        if user_id.startswith("AKIA"):
+            return "AIDAPEAGLESMLOCALUSER", f"arn:{self.partition}:iam::{account}:user/local", account
+        return user_id, arn, account
+
+    STSBackend.get_caller_identity = get_caller_identity
+    setattr(STSBackend, _MARK, True)

@@ -12,7 +12,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import datetime
 from threading import Lock
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -20,8 +20,9 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from peagle_sm.local import unserved
-from peagle_sm.local.moto_autoscaling import know_inference_components
+from peagle_sm.local.cloudwatch import CloudWatch
 from peagle_sm.local.moto_rules import lay_rules
+from peagle_sm.local.moto_simulation import allows
 
 log = logging.getLogger(__name__)
 
@@ -32,17 +33,19 @@ LARGEST_BODY = 1024 * 1024 * 1024
 
 T = TypeVar("T")
 
-_MOST_METRIC_QUERIES = 500
+SERVICE = "service"
+"""For `Moto.put_log_events`: an AWS service writes by its own rights, not by a role of the account."""
 _HOP_BY_HOP = {"connection", "transfer-encoding", "keep-alive", "server", "date"}
 
 
 class Moto:
     """moto's applications and stores for one account and region."""
 
-    def __init__(self, account: str, region: str) -> None:
-        """Take the account and region that our own writes go to; nothing is imported yet."""
+    def __init__(self, account: str, region: str, now: Callable[[], datetime]) -> None:
+        """Take the account and region that our own writes go to, and the clock; moto is not imported yet."""
         self.account = account
         self.region = region
+        self.cloudwatch = CloudWatch(now)
         self._app: Any = None
         self._lock = Lock()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="moto")
@@ -56,9 +59,8 @@ class Moto:
         from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 
         moto_api_backend.reset()
-        _lay_cloudwatch_rules()
+        self.cloudwatch.lay()
         lay_rules()
-        know_inference_components()
         with self._lock:
             self._app = DomainDispatcherApplication(_app_of)
 
@@ -96,23 +98,44 @@ class Moto:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def put_metrics(self, namespace: str, data: list[dict[str, Any]]) -> None:
-        """Write data points as the services themselves do; timestamps are aware."""
-        # moto compares naive times in UTC.
-        naive = [
-            {**datum, "Timestamp": datum["Timestamp"].astimezone(UTC).replace(tzinfo=None)} for datum in data
-        ]
-        self.backend("cloudwatch").put_metric_data(namespace, naive)
+        """Write data points as the services themselves do."""
+        self.cloudwatch.series.put(namespace, data)
 
-    def put_log_events(self, group: str, stream: str, events: list[tuple[int, str]]) -> None:
-        """Write log events; group and stream are made when they do not exist.
+    def evaluate_alarms(self) -> None:
+        """Evaluate the alarms and publish their changes; blocks, so call it in a thread."""
 
+        def notify(topic: str, subject: str, message: str) -> None:
+            self.backend("sns").publish(message, arn=topic, subject=subject)
+
+        for name in self.cloudwatch.evaluate_alarms(self.backend("cloudwatch"), notify):
+            log.info("alarm %s changed its state", name)
+
+    def put_log_events(
+        self, group: str, stream: str, events: list[tuple[int, str]], role: str | None
+    ) -> None:
+        """Write log events by a role; a group that does not exist is created only if the role may do so.
+
+        Without the group the events are lost, as in AWS. ``role`` is an ARN, `SERVICE`, or None for a writer
+        that is gone and creates nothing, so that a deleted group stays deleted.
         The rule that events be at most two hours ahead is passed by: the local clock may be.
         """
+        from moto.logs.exceptions import ResourceNotFoundException
+
         logs = self.backend("logs")
-        logs.ensure_log_group(group)
-        logs.ensure_log_stream(group, stream)
-        kept = logs.groups[group].streams[stream]
+        if group not in logs.groups:
+            arn = f"arn:aws:logs:{self.region}:{self.account}:log-group:{group}"
+            if role is None or not self._allows(role, "logs:CreateLogGroup", arn):
+                return
+            logs.ensure_log_group(group)
+        try:
+            logs.ensure_log_stream(group, stream)
+            kept = logs.groups[group].streams[stream]
+        except (ResourceNotFoundException, KeyError):  # deleted by another thread in the meantime
+            return
         kept.put_log_events([{"timestamp": at, "message": message} for at, message in events])
+
+    def _allows(self, role: str, action: str, resource: str) -> bool:
+        return role == SERVICE or allows(self.backend("iam"), role, action, resource)
 
     def backend(self, service: str) -> Any:
         """Give moto's store of a service; S3 and IAM are kept once for all regions."""
@@ -192,37 +215,3 @@ def _environ(request: web.Request, body: bytes) -> dict[str, Any]:
     environ["HTTP_HOST"] = f"localhost:{port}" if host == "127.0.0.1" else request.host
     environ[PRESERVED_HEADER_NAMES_ENVIRON_KEY] = names
     return environ
-
-
-def _lay_cloudwatch_rules() -> None:
-    """Lay three rules of CloudWatch over moto's, whatever protocol a request comes in."""
-    from moto.cloudwatch.exceptions import InvalidParameterValue, ValidationError
-    from moto.cloudwatch.models import CloudWatchBackend
-    from moto.cloudwatch.responses import CloudWatchResponse
-
-    if getattr(CloudWatchResponse, "peagle_rules", False):
-        return
-
-    put, get = CloudWatchResponse.put_metric_data, CloudWatchResponse.get_metric_data
-    compute = CloudWatchBackend.get_metric_data
-
-    def put_metric_data(self: CloudWatchResponse) -> Any:
-        if str(self._get_param("Namespace")).startswith("AWS/"):
-            raise InvalidParameterValue("The value AWS/ for parameter Namespace is invalid.")
-        return put(self)
-
-    def get_metric_data(self: CloudWatchResponse) -> Any:
-        if len(self._get_params().get("MetricDataQueries", [])) > _MOST_METRIC_QUERIES:
-            raise ValidationError(
-                f"The collection MetricDataQueries must not have a size greater than {_MOST_METRIC_QUERIES}."
-            )
-        return get(self)
-
-    def from_whole_minute(self: CloudWatchBackend, *, start_time: datetime, **others: Any) -> Any:
-        # "Start time less than 15 days ago - Round down to the nearest whole minute" (API reference).
-        return compute(self, start_time=start_time.replace(second=0, microsecond=0), **others)
-
-    CloudWatchResponse.put_metric_data = put_metric_data
-    CloudWatchResponse.get_metric_data = get_metric_data
-    CloudWatchBackend.get_metric_data = from_whole_minute
-    CloudWatchResponse.peagle_rules = True

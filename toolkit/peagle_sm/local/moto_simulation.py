@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from peagle_sm.local.policies import decide
+from peagle_sm.local.policies import ALLOWED, decide
 
 _MARK = "peagle_simulation"
 
@@ -19,6 +19,17 @@ def lay_simulation() -> None:
         return
     IamResponse.simulate_principal_policy = simulate_principal_policy
     setattr(IamResponse, _MARK, True)
+
+
+def allows(iam: Any, arn: str, action: str, resource: str) -> bool:
+    """Whether a role's own policies allow an action; a role that was deleted is allowed nothing."""
+    from moto.iam.exceptions import NotFoundException
+
+    try:
+        documents = list(_documents(iam, arn))
+    except NotFoundException:
+        return False
+    return decide(documents, action, resource, {}).decision == ALLOWED
 
 
 def simulate_principal_policy(response: Any) -> Any:

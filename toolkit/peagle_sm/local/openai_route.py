@@ -276,7 +276,7 @@ def error_answer(code: str, message: str, status: int) -> web.Response:
 def _asks_for_stream(body: bytes) -> bool:
     try:
         document = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False  # the container says what is wrong with it
     return isinstance(document, dict) and document.get("stream") is True
 

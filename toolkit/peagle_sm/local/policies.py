@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 ALLOWED, EXPLICIT, IMPLICIT = "allowed", "explicitDeny", "implicitDeny"
-_LIKE = {"StringEquals": False, "StringLike": True, "ArnEquals": True, "ArnLike": True}
+_LIKE = {"StringEquals": False, "StringLike": True, "ArnEquals": True, "ArnLike": True, "Bool": False}
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,9 @@ def _conditions(conditions: Mapping[str, Any], context: Mapping[str, str]) -> tu
         like = _LIKE.get(operator.removesuffix("IfExists").rpartition(":")[2])
         for key, wanted in keys.items():
             value = given.get(key.lower())
+            if operator == "Null":
+                met = met and (value is None) == (_listed(wanted)[0] in (True, "true"))
+                continue
             if value is None and if_exists:
                 continue
             if value is None or like is None:

@@ -35,6 +35,24 @@ class Schedule:
         return self.group, self.name
 
 
+_CRON = re.compile(r"cron\(\s*\S+(?:\s+\S+){5}\s*\)")
+
+
+def is_valid(expression: str) -> bool:
+    """Say whether Scheduler accepts the expression: ``rate(…)``, ``at(…)``, ``cron(…)`` with six fields."""
+    every = _RATE.fullmatch(expression)
+    if every is not None:
+        return int(every.group(1)) > 0
+    once = _AT.fullmatch(expression)
+    if once is None:
+        return _CRON.fullmatch(expression) is not None
+    try:
+        datetime.fromisoformat(once.group(1))
+    except ValueError:
+        return False
+    return True
+
+
 def is_supported(expression: str) -> bool:
     """Say whether the local clock can fire this expression; ``cron(…)`` it cannot."""
     return _RATE.fullmatch(expression) is not None or _AT.fullmatch(expression) is not None

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from shutil import disk_usage
 from time import monotonic
 
 from peagle_sm.core.errors import EngineError
@@ -21,6 +22,8 @@ _PATIENCE_S = 180.0
 # Between choosing a free port and listening on it somebody else may take it.
 _TRIES = 3
 _LAST_LINES = 15
+# The shipped weights (23 MB and 6 MB of heads) are copied for each endpoint, and logs grow.
+_LEAST_FREE_BYTES = 200_000_000
 
 
 def is_free(port: int) -> bool:
@@ -41,26 +44,32 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def detached(port: int | None, engine_python: Path | None, progress: Callable[[str], None]) -> LocalStatus:
-    """Start a server that outlives this process; EngineError when it does not come up."""
+def detached(
+    port: int | None,
+    engine_python: Path | None,
+    progress: Callable[[str], None],
+    python: str = sys.executable,
+) -> LocalStatus:
+    """Start a server (with ``python``) that outlives this process; EngineError when it does not come up."""
     for attempt in range(1, _TRIES + 1):
         at = port or free_port()
         progress(f"starting the local SageMaker at port {at}")
         try:
-            return _start(at, engine_python)
+            return _start(at, engine_python, python)
         except EngineError:
             if port is not None or attempt == _TRIES or is_free(at):
                 raise
     raise AssertionError("the loop above returns or raises")
 
 
-def _start(port: int, engine_python: Path | None) -> LocalStatus:
+def _start(port: int, engine_python: Path | None, python: str) -> LocalStatus:
     # -P: a module in the folder in which a user stands must not shadow the standard library.
-    command = [sys.executable, "-P", "-m", "peagle_sm.local.server", "--port", str(port)]
+    command = [python, "-P", "-m", "peagle_sm.local.server", "--port", str(port)]
     if engine_python is not None:
         command += ["--engine-python", str(engine_python)]
     reading, writing = os.pipe()
     log = state.log_path(port)
+    require_space(log.parent)
     with open(log, "wb") as output:
         process = subprocess.Popen(
             [*command, "--ready-fd", str(writing)],
@@ -83,17 +92,44 @@ def _start(port: int, engine_python: Path | None) -> LocalStatus:
         os.close(reading)
     if line:
         return LocalStatus.from_dict(json.loads(line))
-    _kill(process)
-    tail = "\n".join(log.read_text(errors="replace").splitlines()[-_LAST_LINES:])
+    status = _kill(process)
+    require_space(log.parent)
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    if not lines:
+        raise EngineError(
+            f"the local SageMaker did not come up at port {port}: "
+            f"it ended with status {status} and wrote nothing",
+            next_step=f"run it in the foreground to see why: peagle-sm local up --port {port}",
+        )
+    tail = "\n".join(lines[-_LAST_LINES:])
     raise EngineError(
         f"the local SageMaker did not come up at port {port}; its last lines:\n{tail}",
         next_step=f"read the whole log: {log}",
     )
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
+def require_space(
+    directory: Path, free_bytes: Callable[[Path], int] = lambda at: disk_usage(at).free
+) -> None:
+    """Refuse to go on where the disk has no room for a log and an engine's files.
+
+    Raises:
+        EngineError: with the free space, and what to set.
+    """
+    free = free_bytes(directory)
+    if free < _LEAST_FREE_BYTES:
+        raise EngineError(
+            f"the disk of {directory} is full: {free / 1e6:.0f} MB are free, "
+            f"{_LEAST_FREE_BYTES / 1e6:.0f} MB are needed",
+            next_step="free some space, or set XDG_STATE_HOME to a directory on a larger disk",
+        )
+
+
+def _kill(process: subprocess.Popen[bytes]) -> int:
+    """End the process; return the status that it had ended with by itself, or that of the kill."""
+    if process.poll() is None:
+        process.kill()
+    return process.wait()
 
 
 def _first_line(pipe: int) -> str:

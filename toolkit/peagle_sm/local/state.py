@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from peagle_sm.core.files import write_file, writing
 from peagle_sm.local.paths import state_dir
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -87,7 +88,8 @@ def group_members(leader: Process) -> list[psutil.Process]:
 def servers_dir() -> Path:
     """Give the directory with the state files and logs; it is made when it does not exist."""
     directory = state_dir() / "local"
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with writing(directory):
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     return directory
 
 
@@ -109,9 +111,7 @@ def work_dir(port: int) -> Path:
 def write(state: ServerState) -> None:
     """Write a server's state, whole or not at all."""
     path = state_path(state.port)
-    draft = path.with_suffix(f".{os.getpid()}.tmp")
-    draft.write_text(json.dumps(asdict(state)))
-    draft.replace(path)
+    write_file(path, json.dumps(asdict(state)))
 
 
 def read(port: int) -> ServerState | None:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from peagle_sm.core import parallel_drafting
 from peagle_sm.measure.records import Acceptance, AcceptanceSource
 
 _PREFIX = "vllm:spec_decode_num_"
@@ -156,12 +157,8 @@ def _added(left: Sequence[int], right: Sequence[int], sign: int) -> tuple[int, .
 
 
 def is_ineffective(found: Acceptance) -> bool:
-    """Whether parallel drafting shows no effect: s1 >= 0.5 and s2 / s1 < 0.15 over at least 200 drafts.
-
-    The rule of `stacks.acceptance`, whose sources are there: no false alarm on healthy heads, and a head that
-    runs sequentially is found.
-    """
-    if found.drafts < 200 or len(found.survival) < 2:
+    """Whether parallel drafting shows no effect, by the rule of `peagle_sm.core.parallel_drafting`."""
+    if len(found.survival) < 2:
         return False
-    first, second = found.survival[:2]
-    return first >= 0.5 and second / first < 0.15
+    first, second = (round(rate * found.drafts) for rate in found.survival[:2])
+    return parallel_drafting.is_ineffective(found.drafts, first, second)

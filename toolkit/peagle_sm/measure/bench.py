@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from peagle_sm.core.errors import Interrupted, ServiceFault, SpecError
+from peagle_sm.core.errors import Interrupted, ServiceFault
 from peagle_sm.measure import acceptance
 from peagle_sm.measure.bench_counters import EngineSource
 from peagle_sm.measure.bench_notes import errors_in_words, notes_of
@@ -33,7 +33,7 @@ from peagle_sm.measure.records import (
     PointRecord,
     RequestRecord,
 )
-from peagle_sm.measure.result_file import Results, ResultWriter, of_finished_loads, read
+from peagle_sm.measure.result_file import Results, ResultWriter, demand_command, of_finished_loads, read
 from peagle_sm.measure.withholding import is_withheld
 from peagle_sm.measure.workloads import Workload
 from peagle_sm.service.events import Event, Progress
@@ -107,7 +107,7 @@ def bench(
     check_plan(plan, workload)
     config = config_of(plan, workload, described.arm)
     if resume:
-        _demand_own(path)
+        demand_command(path, "bench")
     writer = ResultWriter.resume(path, config, keep=of_finished_loads(path)) if resume else None
     salt = around.token()
     if writer is None or len(_points(writer)) < len(plan.loads):
@@ -159,10 +159,12 @@ class _Run:
     def _one(self, load: Load) -> PointRecord:
         watch = Watch(
             load,
-            self._writer,
+            self._writer.append,
             self._around.progress,
             self._spending,
             total=measured_of(self._plan, self._workload),
+            seconds=self._plan.seconds,
+            loads_after=sum(each not in self._done for each in self._plan.loads) - 1,
             every_s=self._around.every_s,
         )
         try:
@@ -246,17 +248,6 @@ def _is_known(arm: ArmRecord, found: Results | None) -> bool:
     return found is not None and any(
         arm in (one, replace(one, num_speculative_tokens=None)) for one in found.arms
     )
-
-
-def _demand_own(path: Path) -> None:
-    """Refuse to go on with what another command wrote."""
-    command = read(path).header.command
-    if command != "bench":
-        raise SpecError(
-            f"{path} is a {command} file, and bench goes on with files of its own",
-            next_step=f"peagle-sm report {path} shows it; for bench leave --resume out, or give a bench file",
-            details={"command": command},
-        )
 
 
 def _learnt(arm: ArmRecord, evidence: Evidence) -> ArmRecord:

@@ -6,6 +6,7 @@ SageMaker), so no cost is derived from it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -20,12 +21,19 @@ from peagle_sm.core.unit_cost import (
     fleet_for,
     usd_per_million_tokens,
 )
+from peagle_sm.measure.compare.student import quantile
 from peagle_sm.measure.points import Objective
-from peagle_sm.measure.records import ArmRecord, ComparisonRecord, Load, PointRecord
+from peagle_sm.measure.records import ArmRecord, ComparisonRecord, Load, PointRecord, RequestRecord
 from peagle_sm.measure.withholding import is_withheld
 
 Pricing = Callable[[ArmRecord], tuple[float | None, str]]
 """USD per hour of an arm's whole endpoint (None where unknown), and where the figure comes from."""
+
+
+MOST_FAILED = 0.01
+"""The greatest share of failed requests at which a load counts as served."""
+USED = 0.3
+"""The share of a day's capacity that is used where nothing else is known: peaks by day, little at night."""
 
 
 def recorded(arm: ArmRecord) -> tuple[float | None, str]:
@@ -35,7 +43,12 @@ def recorded(arm: ArmRecord) -> tuple[float | None, str]:
 
 @dataclass(frozen=True)
 class CostRow:
-    """One arm under one load. ``usd_per_hour`` is this arm's own share of its endpoint's price."""
+    """One arm under one load. ``usd_per_hour`` is this arm's own share of its endpoint's price.
+
+    ``usd_per_million`` is at full use, ``usd_low`` and ``usd_high`` its 95% confidence interval over requests
+    of this deployment (None where the file has none), ``usd_used`` the price where only ``used`` of the
+    capacity is used. ``misses``: objectives that the load misses, and failed requests.
+    """
 
     arm: ArmRecord
     load: Load
@@ -45,7 +58,32 @@ class CostRow:
     price_source: str
     misses: tuple[str, ...]
     fleet: Fleet | None
+    usd_low: float | None = None
+    usd_high: float | None = None
+    used: float = USED
+    failed: float = 0.0  #: the share of requests that failed
     run: str = ""  #: what its results file is called, where several are costed together
+
+    @property
+    def usd_used(self) -> float | None:
+        """USD per million output tokens where ``used`` of the capacity is used: idle hours cost the same."""
+        return None if self.usd_per_million is None else self.usd_per_million / self.used
+
+
+def rate_spread(requests: Sequence[RequestRecord]) -> float | None:
+    """The half width of the 95% confidence interval of ln(tokens per second), over requests.
+
+    A ratio of sums: each request's tokens beside what its seconds would give at the common rate. None below
+    three answers. Requests in one batch are not independent, so at high concurrency it is too narrow.
+    """
+    pairs = [(one.output_tokens or 0, one.done_s - one.sent_s) for one in requests if one.error is None]
+    tokens, seconds = sum(count for count, _ in pairs), sum(time for _, time in pairs)
+    if len(pairs) < 3 or not tokens or seconds <= 0:
+        return None
+    rate, number = tokens / seconds, len(pairs)
+    square = sum((count - rate * time) ** 2 for count, time in pairs)
+    deviation = math.sqrt(square * number / (number - 1)) / tokens
+    return quantile(number - 1) * deviation
 
 
 def cost_rows(
@@ -57,6 +95,8 @@ def cost_rows(
     objective: Objective | None = None,
     catalog: Catalog | None = None,
     run_of: Callable[[PointRecord], str] = lambda point: "",
+    requests_of: Callable[[PointRecord], Sequence[RequestRecord]] = lambda point: (),
+    used: float = USED,
 ) -> tuple[CostRow, ...]:
     """Price every point that is not withheld; arms of A/A pairs are left out."""
     known = {arm.name: arm for arm in arms if not arm.control}
@@ -69,20 +109,38 @@ def cost_rows(
         serving, note = serving_of(arm, point, usd, catalog or load_catalog())
         price = serving.usd_per_instance_hour
         share = None if price is None else price / serving.copies_per_instance
+        million = None if share is None else usd_per_million_tokens(share, serving.otps)
+        spread = rate_spread(requests_of(point))
+        bounds = (
+            (None, None)
+            if million is None or spread is None
+            else (million * math.exp(-spread), million * math.exp(spread))
+        )
         rows.append(
             CostRow(
                 arm=arm,
                 load=point.load,
                 otps=point.otps,
                 usd_per_hour=None if share is None else share * _copies(arm),
-                usd_per_million=None if share is None else usd_per_million_tokens(share, serving.otps),
+                usd_per_million=million,
+                usd_low=bounds[0],
+                usd_high=bounds[1],
+                used=used,
+                failed=sum(point.errors.values()) / point.requests if point.requests else 0.0,
                 price_source=note or source,
-                misses=objective.misses(point) if objective else (),
+                misses=(*_failures(point), *(objective.misses(point) if objective else ())),
                 fleet=fleet_for(demand, serving) if demand else None,
                 run=run_of(point),
             )
         )
     return tuple(rows)
+
+
+def _failures(point: PointRecord) -> tuple[str, ...]:
+    failed = sum(point.errors.values())
+    if failed <= MOST_FAILED * point.requests:
+        return ()
+    return (f"{failed} of {point.requests} requests failed",)
 
 
 def _copies(arm: ArmRecord) -> int:
@@ -113,7 +171,7 @@ def serving_of(
 def cheapest(rows: Sequence[CostRow]) -> CostRow | None:
     """The row that serves the demand for the least (or a million tokens, without one); None when no row can.
 
-    Rows that miss the objective or have no price do not take part.
+    Rows with failed requests (more than 1%), that miss the objective, or without a price do not take part.
     """
     able = [row for row in rows if not row.misses and _money(row) is not None]
     return min(able, key=lambda row: (_money(row) or 0.0, -row.otps), default=None)

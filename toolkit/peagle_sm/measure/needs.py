@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from peagle_sm.core.errors import NotFound
+from peagle_sm.core.extras import install_command
 
 PACKAGES = ("aiohttp", "uvloop", "psutil")
 
@@ -25,7 +26,7 @@ def need_packages(packages: Sequence[str] = PACKAGES) -> None:
     if missing:
         raise NotFound(
             f"measuring needs {' and '.join(missing)}, which this Python does not have",
-            next_step='pip install "peagle-sm[measure]"',
+            next_step=install_command("measure"),
             details={"missing": missing},
         )
 

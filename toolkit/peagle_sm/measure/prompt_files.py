@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.core.errors import NotFound, SpecError
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.utf8 import utf8_text
 
 _GZIP = b"\x1f\x8b"
 
@@ -19,14 +20,13 @@ def read_bytes(path: Path) -> bytes:
     """The file's content, unpacked.
 
     Raises:
-        NotFound: there is no such file.
-        SpecError: it is a directory, cannot be read, or is a broken archive.
+        SpecError: it does not exist, is a directory, cannot be read, or is a broken archive.
     """
     try:
         content = path.read_bytes()
         return gzip.decompress(content) if content.startswith(_GZIP) else content
     except FileNotFoundError:
-        raise NotFound(f"there is no file {path}", next_step="check the path") from None
+        raise SpecError(f"there is no file {path}", next_step="check the path") from None
     except (OSError, EOFError, zlib.error) as error:
         raise SpecError(f"{path} cannot be read: {error}", next_step="check the file") from error
 
@@ -49,8 +49,8 @@ def json_lines(content: bytes, origin: str) -> Iterator[tuple[int, Mapping[str, 
         if not line.strip():
             continue
         try:
-            value = json.loads(line)
-        except ValueError as error:  # UnicodeDecodeError is one
+            value = json.loads(utf8_text(line, origin, number).removeprefix("\ufeff"))
+        except (ValueError, RecursionError) as error:
             raise SpecError(
                 f"{origin}, line {number}: not JSON: {error}",
                 next_step="write one JSON object a line (JSON lines)",

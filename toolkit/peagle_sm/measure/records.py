@@ -236,7 +236,10 @@ class FitRecord:
 
 @dataclass(frozen=True)
 class CheckRecord:
-    """One check of `verify`: ``passed`` None means that it could not be decided, and why."""
+    """One check of `verify`: ``passed`` None means that it could not be decided, and why.
+
+    ``applicable`` False: neither side is set up for what the check asks, so there was nothing to decide.
+    """
 
     name: str
     arm: str
@@ -246,9 +249,45 @@ class CheckRecord:
     power: str  #: what a fault must be like to be caught, in words with figures
     figures: dict[str, float] = field(default_factory=dict)
     examples: tuple[str, ...] = ()
+    applicable: bool = True
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the check applies and could not be decided."""
+        return self.passed is None and self.applicable
 
 
-Record = Header | ArmRecord | RequestRecord | PointRecord | ComparisonRecord | FitRecord | CheckRecord
+@dataclass(frozen=True)
+class WindowRecord:
+    """One whole window of `tune`; the fit rests on these, and a resumed run does not measure them again.
+
+    The fields are those of `peagle_sm.measure.tune.reading.Reading`. ``untrusted``: why the figures are not
+    to be published, None where the client kept up.
+    """
+
+    mode: Mode
+    k: int
+    concurrency: int
+    block: int
+    acceptance_length: float
+    survival: tuple[float, ...]
+    step_ms: float
+    otps: float
+    steps: int
+    step_source: Literal["metrics", "drafts", "chunks", "simulated"]
+    untrusted: str | None = None
+
+
+Record = (
+    Header
+    | ArmRecord
+    | RequestRecord
+    | PointRecord
+    | ComparisonRecord
+    | FitRecord
+    | CheckRecord
+    | WindowRecord
+)
 #: The ``kind`` of each line.
 KINDS: dict[str, type[Any]] = {
     "header": Header,
@@ -258,4 +297,5 @@ KINDS: dict[str, type[Any]] = {
     "comparison": ComparisonRecord,
     "fit": FitRecord,
     "check": CheckRecord,
+    "window": WindowRecord,
 }

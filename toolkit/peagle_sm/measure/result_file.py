@@ -10,12 +10,15 @@ import fcntl
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, cast
+from typing import Any, cast
 
-from peagle_sm.core.errors import NotFound, SpecError
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.files import cannot_write, write_file, writing
 from peagle_sm.measure import records
 from peagle_sm.measure.record_json import decode, encode
 from peagle_sm.measure.records import KINDS, SCHEMA, Record
@@ -37,6 +40,7 @@ class Results:
     comparisons: tuple[records.ComparisonRecord, ...] = ()
     fits: tuple[records.FitRecord, ...] = ()
     checks: tuple[records.CheckRecord, ...] = ()
+    windows: tuple[records.WindowRecord, ...] = ()
     warnings: tuple[str, ...] = ()
     source: str | None = None
 
@@ -72,9 +76,8 @@ def read(path: Path) -> Results:
     """Read a whole file.
 
     Raises:
-        NotFound: there is no such file.
-        SpecError: it is empty, has no header, is of another schema, or a line other than a cut last one
-            cannot be read; the message names the line.
+        SpecError: it does not exist, is empty, has no header, is of another schema, or a line other than
+            a cut last one cannot be read; the message names the line.
     """
     results, _ = _read(path)
     return results
@@ -91,7 +94,7 @@ def _read(path: Path) -> tuple[Results, int]:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise NotFound(f"there is no results file {path}", next_step="check the path") from None
+        raise SpecError(f"there is no results file {path}", next_step="check the path") from None
     if not content.strip():
         raise SpecError(f"{path} is empty", next_step="run the measurement again")
     whole, cut = _split(content)
@@ -185,6 +188,7 @@ def _collect(found: Iterable[Record], warnings: tuple[str, ...]) -> Results:
         comparisons=tuple(by_kind["comparison"]),
         fits=tuple(by_kind["fit"]),
         checks=tuple(by_kind["check"]),
+        windows=tuple(by_kind["window"]),
         warnings=warnings,
     )
 
@@ -209,9 +213,10 @@ class ResultWriter:
                 f"{path} exists already",
                 next_step="go on with that run (--resume), or give another file (--out)",
             )
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = _open_locked(path)
-        self._file.truncate(0)
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = _open_locked(path)
+            self._file.truncate(0)
 
     @classmethod
     def resume(
@@ -223,11 +228,10 @@ class ResultWriter:
         where it is measured anew: they would be counted twice.
 
         Raises:
-            NotFound: there is no such file.
             SpecError: the file cannot be read, or its run was set up otherwise than ``config``.
         """
         results, _ = _read(path)
-        _demand_same_config(path, results.header.config, config)
+        demand_same_config(path, results.header.config, config)
         with _open_locked(path):
             found, whole = _read(path)  # again, now that nobody else writes it
             _rewrite(path, whole, keep)
@@ -238,11 +242,29 @@ class ResultWriter:
         return writer
 
     def append(self, record: Record) -> None:
-        """Write one record; a point, a comparison, a fit or a check is also waited for on the disk."""
-        self._file.write(to_line(record).encode() + b"\n")
-        self._file.flush()
-        if not isinstance(record, records.RequestRecord | records.ArmRecord):
-            os.fsync(self._file.fileno())
+        """Write one record; a point, a comparison, a fit or a check is also waited for on the disk.
+
+        Raises:
+            CannotWrite: the disk is full, or the file is not writable any more. The lines before stay whole.
+        """
+        whole = os.fstat(self._file.fileno()).st_size
+        try:
+            _write_all(self._file, to_line(record).encode() + b"\n")
+            if not isinstance(record, records.RequestRecord | records.ArmRecord):
+                os.fsync(self._file.fileno())
+        except OSError as error:
+            self._give_up(whole)
+            refused = cannot_write(error, self.path)
+            if whole:
+                refused.next_step = f"{refused.next_step} --resume goes on with what {self.path} holds."
+            raise refused from error
+
+    def _give_up(self, whole: int) -> None:
+        """Leave only whole lines, and no file where there is none."""
+        with suppress(OSError):
+            self._file.truncate(whole)
+            if not whole:
+                self.path.unlink()
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
@@ -267,13 +289,19 @@ def _rewrite(path: Path, whole: int, keep: Callable[[Record], bool] | None) -> N
     after = b"".join(line + b"\n" for line in kept)
     if after == before:
         return
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_bytes(after)
-    part.replace(path)
+    write_file(path, after)
 
 
-def _open_locked(path: Path) -> IO[bytes]:
-    file = path.open("ab")
+def _write_all(file: FileIO, data: bytes) -> None:
+    """Write to an unbuffered file, which may take less than it is given."""
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) or 0 :]
+
+
+def _open_locked(path: Path) -> FileIO:
+    with writing(path):
+        file = FileIO(path, "ab")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -285,7 +313,29 @@ def _open_locked(path: Path) -> IO[bytes]:
     return file
 
 
-def _demand_same_config(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def demand_command(path: Path, command: str) -> None:
+    """Refuse to continue what another command wrote.
+
+    Raises:
+        NotFound: there is no such file.
+        SpecError: it cannot be read, or another command wrote it.
+    """
+    found = read(path).header.command
+    if found != command:
+        raise SpecError(
+            f"{path} is a {found} file, and {command} goes on with files of its own",
+            next_step=f"peagle-sm report {path} shows it; for {command} leave --resume out, "
+            f"or give a {command} file",
+            details={"command": found},
+        )
+
+
+def demand_same_config(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to continue a run of other settings.
+
+    Raises:
+        SpecError: with every setting that differs.
+    """
     before = _flat(before)
     wanted = _flat(json.loads(json.dumps(encode(dict(now)))))  # as the header's own config came out of JSON
     different = sorted(

@@ -21,6 +21,10 @@ _HEADINGS = (
 )
 
 
+#: What the intervals are of: another deployment of the same may differ by some percent.
+REACH = "95% intervals over the prompts of this deployment only"
+
+
 def ratio_text(ratio: Ratio | None) -> str:
     """``1.23x [1.10, 1.36]``; ``not shown [0.95, 1.08]`` where the interval includes 1; ``-`` for none."""
     if ratio is None:
@@ -69,7 +73,12 @@ def plain(report: Report, load: Sequence[float] | None = None) -> str:
     body = [_row(arm, report) for arm in report.arms]
     widths = [max(map(len, column)) for column in zip(*head, *body, strict=True)]
     rule = tuple("-" * width for width in widths)
-    lines = [report.title, *(_line(row, widths) for row in (*head, rule, *body)), identity_text(report)]
+    lines = [
+        report.title,
+        *(_line(row, widths) for row in (*head, rule, *body)),
+        identity_text(report),
+        REACH,
+    ]
     if load is not None:
         lines.append(load_text(load))
     return "\n".join(lines)
@@ -96,5 +105,5 @@ def markdown(report: Report, *, with_title: bool = True) -> str:
     lines.append("|---|" + "---:|" * (len(head) - 1))
     lines += ["| " + " | ".join(row) + " |" for row in body]
     said = identity_text(report)
-    lines += ["", f"{said[0].upper()}{said[1:]}."]
+    lines += ["", f"{said[0].upper()}{said[1:]}. {REACH}."]
     return "\n".join(lines)

@@ -52,7 +52,6 @@ def read_human_eval(path: Path) -> list[Prompt]:
     itself, which is what its training text looked like.
 
     Raises:
-        NotFound: there is no such file.
         SpecError: it cannot be read, or a line is no problem.
     """
     found = []

@@ -1,4 +1,4 @@
-"""Use cases over the adapters: plan, deploy, list, status, logs, invoke, keep, pause, resume, update, delete.
+"""Use cases over the adapters: plan, deploy, list, status, wait, logs, invoke, keep, pause, update, delete.
 
 Each name is imported when it is first used.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from peagle_sm.aws.logs import LogLine
     from peagle_sm.service.deletion import Deletable, DeleteReport, delete, leftovers
-    from peagle_sm.service.deployment import Declined, deploy
+    from peagle_sm.service.deployment import deploy
     from peagle_sm.service.endpoint import Endpoint, connect
     from peagle_sm.service.events import Event, Pacing, Phase
     from peagle_sm.service.inspection import EndpointStatus, status
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from peagle_sm.service.resuming import ResumeOffer, resume
     from peagle_sm.service.update_offer import UpdateOffer
     from peagle_sm.service.updating import update
+    from peagle_sm.service.waiting import wait
 
 _HOME = {
-    "Declined": "deployment",
     "Deletable": "deletion",
     "DeleteReport": "deletion",
     "Endpoint": "endpoint",
@@ -50,10 +50,10 @@ _HOME = {
     "resume": "resuming",
     "status": "inspection",
     "update": "updating",
+    "wait": "waiting",
 }
 
 __all__ = [
-    "Declined",
     "Deletable",
     "DeleteReport",
     "Endpoint",
@@ -79,6 +79,7 @@ __all__ = [
     "resume",
     "status",
     "update",
+    "wait",
 ]
 
 

@@ -16,6 +16,8 @@ from peagle_sm.core.records import Plan
 from peagle_sm.core.tags import PAUSED, SPEC_HASH
 from peagle_sm.service.events import Pacing, Reporter
 from peagle_sm.service.following import follow_endpoint, patience_s
+from peagle_sm.service.leases import lease_of, prolonged
+from peagle_sm.service.log_groups import create_group
 from peagle_sm.service.ownership import belongs_to, stack_of
 from peagle_sm.service.rest import awake
 from peagle_sm.service.survey import Survey
@@ -71,7 +73,8 @@ def arm(run: Run, found: Survey) -> None:
             "lifetime", f"lifetime limit kept: deleted at {_at(limit)}", resource=f"schedule/{limit.name}"
         )
         return
-    armed = lifetime.arm(run.session, run.parameters("create_schedule"))
+    lease = lease_of(run.session, run.name)
+    armed = lifetime.arm(run.session, prolonged(run.parameters("create_schedule"), lease))
     run.report(
         "lifetime", f"lifetime limit armed: deleted at {_at(armed)}", resource=f"schedule/{armed.name}"
     )
@@ -91,6 +94,7 @@ def create(run: Run, found: Survey) -> None:
         run.report("endpoint", f"endpoint {run.name} of an earlier run is taken up", status="Creating")
         return
     create_free(run)
+    create_group(run.session, run.name, run.report)
     create_endpoint(run)
 
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 from peagle_sm.aws import control
+from peagle_sm.aws.nearest import did_you_mean
 from peagle_sm.aws.session import Session
 from peagle_sm.aws.stacks import stack_status
-from peagle_sm.core.errors import BillableLeft, NotFound, PeagleError, PlanRefused
+from peagle_sm.core.errors import BillableLeft, Declined, NotFound, PeagleError, PlanRefused
 from peagle_sm.core.guard_names import endpoint_stack
-from peagle_sm.service.belongings import Belongings, all_belongings, belongings_of
+from peagle_sm.core.tags import USD_PER_HOUR
+from peagle_sm.service.belongings import Belongings, Note, all_belongings, belongings_of
 from peagle_sm.service.events import Pacing, Progress, Reporter
 from peagle_sm.service.handover import leave_to_the_schedule
-from peagle_sm.service.log_removal import groups_of, remove_groups
+from peagle_sm.service.log_groups import groups_of, remove_groups
+from peagle_sm.service.ownership import amount, require_own_stack
 from peagle_sm.service.rest import forget
 from peagle_sm.service.teardown import Gone, Teardown
 
@@ -30,12 +34,14 @@ class Deletable:
     """What goes when one name is deleted; ``status`` is "Paused" or "Orphaned" where there is no endpoint.
 
     ``log_group`` is the name of its log group where there is one; it goes only when that is asked for.
+    ``usd_per_hour`` is the price when it was planned; None where no price is known, or nothing runs.
     """
 
     name: str
     status: str
     resources: tuple[str, ...]
     log_group: str | None = None
+    usd_per_hour: float | None = None
 
 
 @dataclass(frozen=True)
@@ -77,17 +83,21 @@ def delete(
         BillableLeft: an endpoint could not be proven gone; its lifetime limit is still armed. After Ctrl-C
             the limit was brought forward to now.
         Interrupted: Ctrl-C when the endpoint was gone already.
-        PeagleError: ``confirm`` said no (nothing was deleted), or something that costs nothing is left.
+        Declined: ``confirm`` said no; nothing was deleted.
+        PeagleError: something that costs nothing is left.
     """
     pacing = pacing or Pacing.for_session(session)
-    chosen = _choose(session, patterns, logs_alone=with_logs is True)
+    reporter = Reporter(progress, pacing)
+    chosen = _choose(session, patterns, partial(reporter, "delete"), logs_alone=with_logs is True)
     _refuse_what_a_stack_owns(session, chosen)
     groups = groups_of(session, (one.name for one in chosen), assume=with_logs is True)
-    rows = [Deletable(one.name, _status(one), one.resources, groups.get(one.name)) for one in chosen]
+    rows = [
+        Deletable(one.name, _status(one), one.resources, groups.get(one.name), _price(session, one))
+        for one in chosen
+    ]
     if confirm is not None and not confirm(rows):
-        raise PeagleError("Nothing was deleted: it was not confirmed.", next_step="Run again and confirm.")
+        raise Declined("Nothing was deleted: it was not confirmed.", next_step="Run again and confirm.")
     logs_too = bool(groups) and (with_logs(tuple(groups.values())) if callable(with_logs) else with_logs)
-    reporter = Reporter(progress, pacing)
     teardown = Teardown(session, pacing, reporter, "delete")
     deleted: list[str] = []
     unproven: list[BillableLeft] = []
@@ -135,14 +145,14 @@ def remove_if_there(session: Session, name: str, pacing: Pacing) -> Gone:
         leave_to_the_schedule(session, name, pacing)
 
 
-def _choose(session: Session, patterns: Sequence[str], *, logs_alone: bool) -> list[Belongings]:
+def _choose(session: Session, patterns: Sequence[str], note: Note, *, logs_alone: bool) -> list[Belongings]:
     chosen: dict[str, Belongings] = {}
     everything: list[Belongings] | None = None
     for pattern in patterns:
         if _GLOB.isdisjoint(pattern):
-            matches = [belongings_of(session, pattern)]
+            matches = [belongings_of(session, pattern, note)]
         else:
-            everything = all_belongings(session) if everything is None else everything
+            everything = all_belongings(session, note) if everything is None else everything
             matches = [one for one in everything if fnmatchcase(one.name, pattern)]
         matches = [one for one in matches if one.resources]
         if not matches and logs_alone and (only := _only_logs(session, pattern)) is not None:
@@ -167,6 +177,11 @@ def _refuse_what_a_stack_owns(session: Session, chosen: Sequence[Belongings]) ->
     owned = {one.name: one.stack for one in chosen if one.stack is not None}
     if not owned:
         return
+    for name, stack in owned.items():
+        require_own_stack(name, stack)
+    for one in chosen:
+        if one.stack is not None and not _may_exist(session, one.stack):
+            raise _left_by_its_stack(session, one, one.stack)
     name = next(iter(owned))
     told = ", ".join(f"{one} belongs to stack {its}" for one, its in owned.items())
     raise PlanRefused(
@@ -176,6 +191,32 @@ def _refuse_what_a_stack_owns(session: Session, chosen: Sequence[Belongings]) ->
         f"its spec. To stop the cost and keep the stack: "
         f"`peagle-sm pause {name}{session.command_flags()}`.",
         details={"findings": [], "stacks": sorted(owned.values())},
+    )
+
+
+def _may_exist(session: Session, stack: str) -> bool:
+    try:
+        return stack_status(session, stack) is not None
+    except PeagleError:
+        return True
+
+
+def _left_by_its_stack(session: Session, one: Belongings, stack: str) -> PlanRefused:
+    """CloudFormation gives up a deletion after some tries, and its stack is gone all the same."""
+    by_hand = [
+        f"`aws sagemaker delete-endpoint-config --endpoint-config-name {name}`" for name in one.configs
+    ]
+    by_hand += [f"`aws sagemaker delete-model --model-name {name}`" for name in one.models]
+    steps = []
+    if one.endpoint is not None:
+        steps.append(f"End its cost with `peagle-sm pause {one.name}{session.command_flags()}`.")
+    if by_hand:
+        steps.append(f"Remove what costs nothing with {', '.join(by_hand)}.")
+    return PlanRefused(
+        f"{one.name} was made by stack {stack}, which does not exist any more; left of it: "
+        f"{', '.join(one.resources)}. Nothing was deleted.",
+        next_step=" ".join(steps),
+        details={"findings": [], "stacks": [stack], "left": list(one.resources)},
     )
 
 
@@ -194,8 +235,9 @@ def _nothing(session: Session, pattern: str) -> PeagleError:
         )
     if _GLOB.isdisjoint(pattern):
         forget(session, pattern)  # a deletion that was stopped at its end has left it in the register
+    near = did_you_mean(session, pattern) if _GLOB.isdisjoint(pattern) else ""
     return NotFound(
-        f"{pattern!r} matches nothing that peagle-sm made in {session.region}.",
+        f"{pattern!r} matches nothing that peagle-sm made in {session.region}.{near}",
         next_step=f"Look what there is with `peagle-sm list{session.command_flags()}`.",
         details={"pattern": pattern},
     )
@@ -205,6 +247,13 @@ def _status(one: Belongings) -> str:
     if one.endpoint is None:
         return "Paused" if one.is_off else "Orphaned" if one.resources else "Gone"
     return one.endpoint.status or "unknown"
+
+
+def _price(session: Session, one: Belongings) -> float | None:
+    """Return USD per hour from the endpoint's own tag, which needs no call."""
+    if one.endpoint is None and not one.is_off:
+        return None
+    return 0.0 if session.is_local else amount(one.tags, USD_PER_HOUR)
 
 
 def _still_there(session: Session, chosen: Sequence[Belongings], pacing: Pacing) -> tuple[str, ...]:

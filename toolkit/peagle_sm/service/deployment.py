@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from datetime import timedelta
 
 from peagle_sm.aws.session import Session
-from peagle_sm.core.errors import EndpointFailed, Interrupted, PeagleError
+from peagle_sm.core.errors import Declined, EndpointFailed, Interrupted
 from peagle_sm.core.records import Plan
 from peagle_sm.core.spec import EndpointSpec
 from peagle_sm.service.bringup import Run, arm, create, create_endpoint, follow
@@ -20,10 +20,6 @@ from peagle_sm.service.survey import Survey, survey
 from peagle_sm.service.teardown import Gone, Teardown
 
 STALE_PLAN = timedelta(minutes=1)
-
-
-class Declined(PeagleError):
-    """The plan was shown and not confirmed; nothing was created."""
 
 
 def deploy(

@@ -34,7 +34,7 @@ class Endpoint:
     Example::
 
         with peagle_sm.deploy("peagle.yaml", yes=True) as endpoint:
-            for chunk in endpoint.stream(prompt="def fib(n):", max_tokens=64):
+            for chunk in endpoint.stream(prompt="def fib(n):", max_tokens=64, temperature=0):
                 print(chunk.text, end="")
     """
 
@@ -109,6 +109,7 @@ class Endpoint:
         Raises:
             StreamError: while reading: the stream was cut or carried an error; it has the text so far.
                 docs/streams.md says what each kind means.
+            SpecError: also while reading, before any text: the engine refuses the request.
         """
         encoded = runtime.request_body(body, prompt, messages, params, streamed=True)
         patience = Patience.of(read_timeout_s, total_timeout_s)

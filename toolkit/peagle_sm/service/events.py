@@ -45,6 +45,9 @@ class Event:
     elapsed_s: float = 0.0
     spent_usd: float | None = None
     resource: str | None = None
+    done: int | None = None  #: of a measurement: requests so far, of ``total``
+    total: int | None = None  #: None where the time decides
+    left_s: float | None = None  #: about how long the measurement still takes; None where it is not known
 
 
 Progress = Callable[[Event], None]

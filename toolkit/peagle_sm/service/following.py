@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from peagle_sm.aws import control
 from peagle_sm.aws.control import EndpointFacts
 from peagle_sm.aws.errors import is_unsettled
+from peagle_sm.aws.refusals import ON_ITS_WAY
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import EndpointFailed, PeagleError
 from peagle_sm.service.events import Pacing, Reporter
@@ -14,7 +15,6 @@ from peagle_sm.service.events import Pacing, Reporter
 LOOKS_THAT_MAY_FAIL = 10
 # Downloading may take as long as starting; finding and booting an instance comes on top.
 PROVISIONING_S = 1800
-ON_ITS_WAY = ("Creating", "Updating", "SystemUpdating", "RollingBack")
 
 
 def patience_s(startup_timeout_s: float) -> float:
@@ -38,12 +38,34 @@ def follow_endpoint(
         EndpointFailed: it failed, vanished, took longer than ``patience`` seconds, or runs another config.
         PeagleError: AWS could not be asked, many times in a row.
     """
+    for facts in describe_repeatedly(session, name, patience=patience, pacing=pacing, report=report):
+        if facts is None:
+            raise _failed(
+                name, "it was deleted while it was being created (by its lifetime limit, or by hand)"
+            )
+        note(facts)
+        if facts.status == "InService":
+            _verify(facts, config, report)
+            return facts
+        if facts.status not in ON_ITS_WAY:
+            raise _failed(name, facts.failure_reason or f"its status is {facts.status}", facts.status)
+        report("waiting", f"endpoint {name}", status=facts.status, resource=f"endpoint/{name}")
+    raise _failed(name, f"it was not in service after {patience / 60:.0f} minutes")
+
+
+def describe_repeatedly(
+    session: Session, name: str, *, patience: float, pacing: Pacing, report: Reporter
+) -> Iterator[EndpointFacts | None]:
+    """Yield what each poll finds, None for no endpoint, until ``patience`` seconds are over.
+
+    Raises:
+        PeagleError: AWS did not answer many polls in a row, or refused.
+    """
     deadline = pacing.monotonic() + patience
     failed_looks = 0
     while True:
         try:
             facts = control.describe_endpoint(session, name)
-            failed_looks = 0
         except PeagleError as error:
             failed_looks += 1
             if failed_looks >= LOOKS_THAT_MAY_FAIL or not is_unsettled(error):
@@ -51,19 +73,10 @@ def follow_endpoint(
             asked = "AWS" if session.local_url is None else "the local SageMaker"
             report("waiting", f"{asked} did not answer, asking again ({error.message})")
         else:
-            if facts is None:
-                raise _failed(
-                    name, "it was deleted while it was being created (by its lifetime limit, or by hand)"
-                )
-            note(facts)
-            if facts.status == "InService":
-                _verify(facts, config, report)
-                return facts
-            if facts.status not in ON_ITS_WAY:
-                raise _failed(name, facts.failure_reason or f"its status is {facts.status}", facts.status)
-            report("waiting", f"endpoint {name}", status=facts.status, resource=f"endpoint/{name}")
+            failed_looks = 0
+            yield facts
         if pacing.monotonic() >= deadline:
-            raise _failed(name, f"it was not in service after {patience / 60:.0f} minutes")
+            return
         pacing.sleep(pacing.poll_s)
 
 

@@ -49,7 +49,8 @@ def runtime_dir(package: Path = PACKAGE) -> Path:
     Raises:
         PeagleError: neither has it, so the installation is broken.
     """
-    for candidate in (package / "_guard_runtime", package.parent.parent / "stacks" / "guard" / "runtime"):
+    for app in (package / "_cdk_app", package.parent.parent):
+        candidate = app / "stacks" / "guard" / "runtime"
         if (candidate / "peagle_guard" / "__init__.py").is_file():
             return candidate
     raise PeagleError(

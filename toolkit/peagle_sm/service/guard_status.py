@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -79,7 +79,7 @@ def guard_status(session: Session, guard_files: GuardFiles | None = None) -> Gua
         dead_letters=letters,
         notices=notices,
         endpoints=tuple(endpoints),
-        warnings=tuple(_warnings(session, stack.status, last, alarms, letters, notices)),
+        warnings=tuple(_warnings(session, stack.status, last, alarms, letters, notices, endpoints)),
     )
 
 
@@ -98,6 +98,7 @@ def _warnings(
     alarms: tuple[Alarm, ...],
     letters: int,
     notices: tuple[Subscription, ...],
+    endpoints: Sequence[Watched],
 ) -> list[str]:
     said: list[str] = []
     if not status.endswith("_COMPLETE") or status == "ROLLBACK_COMPLETE":
@@ -113,6 +114,12 @@ def _warnings(
         said.append(f"about {letters} undelivered events lie in {names.DEAD_LETTERS}")
     if not any(one.confirmed for one in notices):
         said.append("nobody is told before an endpoint is turned off: no confirmed subscriber")
+    said += [
+        f"endpoint {one.name}: CloudWatch does not show its requests in flight: the guard sees a stream "
+        "longer than the grace only by its GPUs; set lifecycle.grace_minutes above your longest stream"
+        for one in endpoints
+        if one.streams_hidden and one.gone_at is None
+    ]
     return said
 
 
@@ -154,7 +161,7 @@ def sweep(session: Session, *, dry_run: bool = False, pacing: Pacing | None = No
     pace = pacing or Pacing.for_session(session)
     answer: dict[str, Any] = {}
     for attempt in range(1, _BUSY_TRIES + 1):
-        event = {"time": session.now().isoformat(), "dry_run": dry_run}
+        event = {"dry_run": dry_run}
         try:
             answer = lambdas.invoke(session, names.SWEEPER, event)
             break

@@ -9,7 +9,10 @@ from typing import Any
 from peagle_sm.aws import control
 from peagle_sm.aws.control import EndpointFacts
 from peagle_sm.aws.lifetime import Lifetime
+from peagle_sm.aws.nearest import did_you_mean
+from peagle_sm.aws.register import Entry
 from peagle_sm.aws.session import Session
+from peagle_sm.core import tags as keys
 from peagle_sm.core.display import Card, Shown
 from peagle_sm.core.errors import NotFound
 from peagle_sm.core.resting import rest_costs
@@ -62,7 +65,8 @@ def status(name: str, *, session: Session) -> EndpointStatus:
     """
     facts = control.describe_endpoint(session, name)
     ours = belongings_of(session, name)
-    summary = summary_of(session, ours, session.now(), known_entry(session, name))
+    entry = known_entry(session, name)
+    summary = summary_of(session, ours, session.now(), entry)
     acts = ours.lifetime is None or limit_acts(session, ours.lifetime)
     if not acts:
         summary = replace(summary, expires_at=None)
@@ -86,7 +90,7 @@ def status(name: str, *, session: Session) -> EndpointStatus:
         speculative_config=speculative_config(model),
         lifetime=ours.lifetime,
         engine=_engine(session, name) if facts else None,
-        warnings=tuple(_warnings(session, facts, ours, acts) if facts else _resting(session, summary)),
+        warnings=tuple(_warnings(session, facts, ours, acts, entry) if facts else _resting(session, summary)),
     )
 
 
@@ -120,7 +124,7 @@ def absent(session: Session, name: str, ours: Belongings | None = None) -> NotFo
         )
     elsewhere = "" if session.local else "; check --region and --profile"
     return NotFound(
-        f"endpoint {name!r} does not exist in {session.region}.",
+        f"endpoint {name!r} does not exist in {session.region}.{did_you_mean(session, name)}",
         next_step=f"Look what there is with `peagle-sm list{flags}`{elsewhere}.",
         details={"name": name, "left": []},
     )
@@ -140,7 +144,9 @@ def _engine(session: Session, name: str) -> dict[str, Any] | None:
     return None
 
 
-def _warnings(session: Session, facts: EndpointFacts, ours: Belongings, acts: bool) -> list[str]:
+def _warnings(
+    session: Session, facts: EndpointFacts, ours: Belongings, acts: bool, entry: Entry | None
+) -> list[str]:
     if ours.endpoint is None:
         return ["not made by peagle-sm: no lifetime limit, and `peagle-sm delete` does not touch it"]
     found = []
@@ -159,6 +165,10 @@ def _warnings(session: Session, facts: EndpointFacts, ours: Belongings, acts: bo
         )
     elif not ours.lifetime.guards(facts.name, session.now()) and facts.status != "Deleting":
         found.append("its lifetime limit is over or disabled, and the endpoint still exists")
-    if facts.failure_reason:
-        found.append(f"failure: {facts.failure_reason}")
+    if entry is not None and entry.streams_hidden and entry.is_of(facts.created_at):
+        grace = ours.tags.get(keys.GRACE_MINUTES, "10")
+        found.append(
+            "CloudWatch does not show its requests in flight: the guard sees a stream longer than the grace "
+            f"({grace} minutes) only by its GPUs; set lifecycle.grace_minutes above your longest stream"
+        )
     return found

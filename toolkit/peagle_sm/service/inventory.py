@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -15,8 +16,9 @@ from peagle_sm.aws.session import Session
 from peagle_sm.core import tags as keys
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.environment import SPECULATIVE_CONFIG
+from peagle_sm.core.errors import PeagleError
 from peagle_sm.service import ownership
-from peagle_sm.service.belongings import Belongings, all_belongings
+from peagle_sm.service.belongings import Belongings, Note, all_belongings
 from peagle_sm.service.guarding import guards_own, limit_acts
 from peagle_sm.service.rest import known_entries, rest_of
 
@@ -70,17 +72,24 @@ def plain(value: Any) -> Any:
     return value
 
 
-def list_endpoints(session: Session, *, everything: bool = False) -> list[EndpointSummary]:
-    """List what peagle-sm made in the region, orphans included; ``everything`` adds foreign endpoints."""
+def list_endpoints(
+    session: Session, *, everything: bool = False, note: Note | None = None
+) -> list[EndpointSummary]:
+    """List what peagle-sm created in the region, orphans included; ``everything`` adds other endpoints.
+
+    The number of calls depends on the pages of each List operation and on what peagle-sm created, not on
+    what else the account holds. ``note`` is called where the caller lacks a permission that makes this quick.
+    """
     now = session.now()
-    ours = all_belongings(session)
+    endpoints = list(control.list_endpoints(session))
+    ours = all_belongings(session, note, endpoints)
     entries = known_entries(session)
     rows = [summary_of(session, one, now, entries.get(one.name)) for one in ours]
     dead = _without_a_role(session, ours)
     rows = [replace(row, expires_at=None) if row.name in dead else row for row in rows]
     if everything:
         names = {one.name for one in ours if one.endpoint is not None}
-        rows += [_foreign(one, now) for one in control.list_endpoints(session) if one.name not in names]
+        rows += [_foreign(one, now) for one in endpoints if one.name not in names]
     return sorted(rows, key=lambda row: row.name)
 
 
@@ -92,7 +101,9 @@ def summary_of(
     config = _config(session, one)
     # The config of an endpoint with components names no model.
     model_name = config and (config.model_name or next(iter(one.models), None))
-    model = control.describe_model(session, model_name) if model_name else None
+    model = None
+    with suppress(PeagleError):  # it only shows K, and a pause must not depend on that
+        model = control.describe_model(session, model_name) if model_name else None
     created = one.endpoint.created_at if one.endpoint else None
     age_s = None if created is None else max(0.0, (now - created).total_seconds())
     hourly = price_per_hour(session, config) if one.endpoint or rest else None
@@ -147,7 +158,7 @@ def price_per_hour(session: Session, config: ConfigFacts | None) -> float | None
 def _config(session: Session, one: Belongings) -> ConfigFacts | None:
     # The config that the endpoint runs is what counts; only an orphan is described by what it has.
     name = one.kept_config or (one.configs[0] if one.configs else None)
-    if one.endpoint is not None:
+    if one.endpoint is not None and len(one.configs) != 1:
         facts = control.describe_endpoint(session, one.name)
         name = facts.config_name if facts else name
     return None if not name else control.describe_endpoint_config(session, name)

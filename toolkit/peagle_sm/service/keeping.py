@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count, takewhile
 from typing import Any
 
-from peagle_sm.aws import lifetime, register
+from peagle_sm.aws import control, lifetime, register, stacks
 from peagle_sm.aws.lifetime import Lifetime
 from peagle_sm.aws.register import Entry, Value
 from peagle_sm.aws.session import Session
 from peagle_sm.core import tags as keys
-from peagle_sm.core.errors import NotFound, PeagleError, SpecError
+from peagle_sm.core.errors import CredentialsError, Declined, NotFound, PeagleError, PlanRefused, SpecError
 from peagle_sm.core.payloads import hard_schedule_name
 from peagle_sm.service.belongings import Belongings, belongings_of
 from peagle_sm.service.events import Pacing
@@ -24,6 +25,11 @@ from peagle_sm.service.ownership import amount
 from peagle_sm.service.rest import rest_of
 
 LONGEST = timedelta(hours=8760)
+CLAIM_LASTS = timedelta(minutes=3)
+"""A sweep or the switch that has begun to turn an endpoint off has done so by then, or has failed."""
+FIRING_LASTS = timedelta(minutes=2)
+"""Scheduler fires within a minute of the start, and retries for no longer than a minute."""
+SWITCH_PARAMETER = "EndpointState"
 HARD_LATER = timedelta(minutes=30)
 """A stack's second schedule, which deletes the endpoint itself, fires this much after the first."""
 
@@ -64,13 +70,17 @@ def keep(
 ) -> Lease:
     """Keep an endpoint for ``length`` from now, idle or not; never shortens what was promised before.
 
-    ``confirm`` sees the new end and its price first (None: no question).
+    ``confirm`` sees the new end and its price first (None: no question). The register is written first: the
+    guard's sweep and its switch read it before they turn an endpoint off. Where one of them has just begun,
+    this waits until it is clear whether the endpoint goes.
 
     Raises:
         SpecError: a length that is not more than nothing, or more than a year.
         NotFound: there is no endpoint of ours of that name.
+        PlanRefused: it is being turned off already.
         ServiceFault: the register was written by others each time, or the schedule does not move.
-        PeagleError: ``confirm`` said no, or it has no lifetime limit that could be moved.
+        Declined: ``confirm`` said no.
+        PeagleError: it has no lifetime limit that could be moved.
     """
     if not timedelta(0) < length <= LONGEST:
         raise SpecError(
@@ -79,19 +89,19 @@ def keep(
         )
     pacing = pacing or Pacing.for_session(session)
     one = _there(session, name)
+    _refuse_what_goes(session, one)
     now = pacing.clock().replace(microsecond=0)
     entry = register.get(session, name)
     limit = _limit(one)
     lease = _lease(summary_of(session, one, now, entry), one, entry, limit, now + length)
     lease = replace(lease, limit_acts=limit_acts(session, limit))
     if confirm is not None and not confirm(lease):
-        raise PeagleError("Nothing was changed: it was not confirmed.", next_step="Run again and confirm.")
+        raise Declined("Nothing was changed: it was not confirmed.", next_step="Run again and confirm.")
+    _write(session, one, lease, pacing)
     if lease.expires_at > lease.expired_at:
-        for hard in _hard_limits(session, one):  # first, so that they never come before the other
-            lifetime.move(session, hard, lease.expires_at + HARD_LATER)
-        lifetime.move(session, limit, lease.expires_at)
-    created = one.endpoint.created_at if one.endpoint else None
-    register.update(session, name, lambda seen: _renewed(seen, created, lease))
+        _move_limits(session, one, limit, lease.expires_at)
+    _wait_for_what_has_fired(one, lease, pacing)
+    _refuse_what_goes(session, one)
     return lease
 
 
@@ -106,6 +116,74 @@ def _there(session: Session, name: str) -> Belongings:
             details={"name": name},
         )
     raise absent(session, name, one)
+
+
+def _refuse_what_goes(session: Session, one: Belongings) -> None:
+    """Refuse where the endpoint is being turned off: a later end would change nothing."""
+    facts = control.describe_endpoint(session, one.name)
+    same = facts is not None and one.endpoint is not None and facts.created_at == one.endpoint.created_at
+    if facts is None or not same or facts.status == "Deleting" or _stack_is_off(session, one.stack):
+        raise _going(session, one.name)
+
+
+def _going(session: Session, name: str) -> PlanRefused:
+    return PlanRefused(
+        f"endpoint {name} is being turned off: it cannot be kept any more.",
+        next_step=f"Bring it back once it is gone: `peagle-sm resume {name}{session.command_flags()}`.",
+        details={"findings": [], "name": name},
+    )
+
+
+def _stack_is_off(session: Session, stack: str | None) -> bool:
+    if stack is None:
+        return False
+    with suppress(CredentialsError):  # who may not read the stack still sees the endpoint's status
+        found = stacks.describe(session, stack)
+        return found is not None and found.parameters.get(SWITCH_PARAMETER) == "off"
+    return False
+
+
+def _write(session: Session, one: Belongings, lease: Lease, pacing: Pacing) -> None:
+    """Write the lease, unless the guard turns the endpoint off; wait while that is not clear."""
+    created = one.endpoint.created_at if one.endpoint else None
+    until = pacing.monotonic() + 2 * CLAIM_LASTS.total_seconds()
+    while True:
+        try:
+            register.update(session, one.name, lambda seen: _renewed(seen, created, lease, pacing.clock()))
+            return
+        except _Claimed as claimed:
+            if claimed.parting or pacing.monotonic() >= until:
+                raise _going(session, one.name) from None
+        pacing.sleep(pacing.poll_s)
+        _refuse_what_goes(session, one)
+
+
+def _move_limits(session: Session, one: Belongings, limit: Lifetime, ends: datetime) -> None:
+    """Move the schedules, and once more where another `keep` has promised a later end meanwhile."""
+    created = one.endpoint.created_at if one.endpoint else None
+    while True:
+        for hard in _hard_limits(session, one):  # first, so that they never come before the other
+            lifetime.move(session, hard, ends + HARD_LATER)
+        lifetime.move(session, limit, ends)
+        entry = register.get(session, one.name)
+        if entry is None or not entry.is_of(created) or entry.expires_at is None or entry.expires_at <= ends:
+            return
+        ends = entry.expires_at
+
+
+def _wait_for_what_has_fired(one: Belongings, lease: Lease, pacing: Pacing) -> None:
+    """Wait out a firing of the old end: Scheduler may deliver it up to a minute after the schedule moved.
+
+    The end that the tags promise counts too: another `keep` may have moved it just now.
+    """
+    ends = [lease.expired_at]
+    hours = amount(one.tags, keys.MAX_LIFETIME_HOURS)
+    created = one.endpoint.created_at if one.endpoint else None
+    if created is not None and hours is not None:
+        ends.append(created + timedelta(hours=hours))
+    for end in ends:
+        while end <= pacing.clock() < end + FIRING_LASTS:
+            pacing.sleep(pacing.poll_s)
 
 
 def _limit(one: Belongings) -> Lifetime:
@@ -151,8 +229,19 @@ def _lease(
     )
 
 
-def _renewed(seen: Entry, created: datetime | None, lease: Lease) -> Mapping[str, Value]:
+class _Claimed(Exception):
+    """The guard has begun to turn the endpoint off; ``parting`` where it has begun to delete components."""
+
+    def __init__(self, parting: bool) -> None:
+        super().__init__()
+        self.parting = parting
+
+
+def _renewed(seen: Entry, created: datetime | None, lease: Lease, now: datetime) -> Mapping[str, Value]:
     fresh = seen.is_of(created)
+    claimed = seen.off_at is not None and now - seen.off_at < CLAIM_LASTS
+    if fresh and (seen.parting or claimed):
+        raise _Claimed(seen.parting)
     until, ends = lease.keep_until, lease.expires_at
     if fresh:
         until = max(until, seen.keep_until or until)

@@ -11,6 +11,7 @@ from peagle_sm.aws.jumpstart import Shelf
 from peagle_sm.aws.session import Session
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import CredentialsError, SpecError
+from peagle_sm.core.files import write_file
 from peagle_sm.core.jumpstart.advice import advice
 from peagle_sm.core.jumpstart.buckets import Buckets, buckets_for
 from peagle_sm.core.jumpstart.changes import Change, changes
@@ -108,18 +109,9 @@ def write_lock(locking: Locking) -> None:
     """Write the lock, whole or not at all.
 
     Raises:
-        SpecError: the file cannot be written.
+        CannotWrite: the file cannot be written.
     """
-    part = locking.path.with_name(f".{locking.path.name}.{os.getpid()}")
-    try:
-        part.write_text(dump_lock(locking.lock), encoding="utf-8")
-        part.replace(locking.path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise SpecError(
-            f"{locking.path}: cannot be written: {error.strerror}",
-            next_step="Make the folder writable, or copy the spec to one that is.",
-        ) from error
+    write_file(locking.path, dump_lock(locking.lock))
 
 
 def _check(spec: EndpointSpec, session: Session) -> None:

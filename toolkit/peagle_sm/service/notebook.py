@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from peagle_sm.aws.place import local_port, region_of, wants_local
 from peagle_sm.aws.sagemaker_sdk import endpoint_name_of, session_of
 from peagle_sm.aws.session import LocalTarget, Session
 from peagle_sm.aws.session import make_session as make_aws_session
@@ -15,6 +16,7 @@ from peagle_sm.core.errors import SpecError
 from peagle_sm.core.model_builder import is_builder, spec_from_builder
 from peagle_sm.core.records import Plan
 from peagle_sm.core.spec import EndpointSpec, load_spec
+from peagle_sm.service.asking import agreed
 from peagle_sm.service.checkup import Checkup, planned
 from peagle_sm.service.deployment import deploy as deploy_with
 from peagle_sm.service.endpoint import Endpoint
@@ -36,7 +38,7 @@ def deploy(
     spec: SpecLike | ModelBuilder,
     *,
     session: Session | None = None,
-    local: Local = False,
+    local: Local | None = None,
     profile: str | None = None,
     region: str | None = None,
     yes: bool = False,
@@ -54,13 +56,12 @@ def deploy(
     ``progress`` takes it. Refuses where no guard is installed, unless ``unguarded``, and where the preflight
     finds an error, unless ``skip_checks`` has the check's id.
     Where calls go is a ``session`` of `make_session`, or what that is made from: ``local`` is True for the
-    local SageMaker, its port when several run, or a LocalTarget; ``sagemaker_session`` is a Session of the
-    SDK (or boto3's), used in place of profile and region. Errors as `peagle_sm.service.deploy`.
+    local SageMaker, its port when several run, a LocalTarget, or False for AWS, else the environment decides;
+    ``sagemaker_session`` is a Session of the SDK (or boto3's), used instead of profile and region. Errors as
+    `peagle_sm.service.deploy`.
     """
     chosen = as_spec(spec)
-    place = session or _session_for(
-        spec, local, profile, region or chosen.placement.region, sagemaker_session
-    )
+    place = session or _session_for(spec, local, profile, region, sagemaker_session, chosen.placement.region)
     with followed(progress) as follow:
         return deploy_with(
             chosen,
@@ -77,7 +78,7 @@ def connect(
     name: str | SageMakerEndpoint,
     *,
     session: Session | None = None,
-    local: Local = False,
+    local: Local | None = None,
     profile: str | None = None,
     region: str | None = None,
     sagemaker_session: Any = None,
@@ -98,16 +99,14 @@ def plan(
     spec: SpecLike | ModelBuilder,
     *,
     session: Session | None = None,
-    local: Local = False,
+    local: Local | None = None,
     profile: str | None = None,
     region: str | None = None,
     sagemaker_session: Any = None,
 ) -> Plan:
     """Return what `deploy` would do, with price and findings; creates nothing."""
     chosen = as_spec(spec)
-    place = session or _session_for(
-        spec, local, profile, region or chosen.placement.region, sagemaker_session
-    )
+    place = session or _session_for(spec, local, profile, region, sagemaker_session, chosen.placement.region)
     return plan_for(chosen, place, account_from_spec=True)
 
 
@@ -115,7 +114,7 @@ def doctor(
     spec: SpecLike | ModelBuilder | None = None,
     *,
     session: Session | None = None,
-    local: Local = False,
+    local: Local | None = None,
     profile: str | None = None,
     region: str | None = None,
     sagemaker_session: Any = None,
@@ -134,8 +133,8 @@ def doctor(
     from peagle_sm.local.machine import read_machine
 
     chosen = None if spec is None else as_spec(spec)
-    asked = region or (chosen.placement.region if chosen else None)
-    place = session or _session_for(spec, local, profile, asked, sagemaker_session)
+    in_spec = chosen.placement.region if chosen else None
+    place = session or _session_for(spec, local, profile, region, sagemaker_session, in_spec)
     more = {"machine": read_machine}
     found = preflight(place, planned(place, chosen), skip=skip_checks, timeout_s=timeout_s, more=more)
     return Checkup(found)
@@ -163,59 +162,68 @@ def as_spec(spec: SpecLike | ModelBuilder) -> EndpointSpec:
 
 
 def _session_for(
-    thing: Any, local: Local, profile: str | None, region: str | None, sagemaker_session: Any
+    thing: Any,
+    local: Local | None,
+    profile: str | None,
+    region: str | None,
+    sagemaker_session: Any,
+    from_spec: str | None = None,
 ) -> Session:
-    """The session that is asked for; else the one that an object of the SDK brings along."""
+    """Return the session that the arguments name, or that an object of the SDK has, or the environment's."""
     if sagemaker_session is not None:
-        if local is not False:
+        if local is not None and local is not False:
             raise SpecError(
                 "sagemaker_session: found beside local; allowed: one of them, each says where calls go.",
                 next_step="Leave local out; make_session(local=...).to_sagemaker() makes a local one.",
             )
-        return make_aws_session(profile, region, sagemaker_session=sagemaker_session)
-    if local is False and profile is None:
+        return make_aws_session(profile, region or from_spec, sagemaker_session=sagemaker_session)
+    if (local is None or local is False) and profile is None:
         brought = session_of(thing)
-        if brought is not None and region in (None, brought.region):
+        if brought is not None and (region or from_spec) in (None, brought.region):
             return brought
-    return make_session(profile, None if local is not False else region, local)
+    return session_at(profile, region, local, from_spec)
 
 
 def make_session(
     profile: str | None = None,
     region: str | None = None,
-    local: Local | None = False,
+    local: Local | None = None,
     *,
     sagemaker_session: Any = None,
 ) -> Session:
     """Settle where calls go: an account and region of AWS, or the local SageMaker of this machine.
 
     ``local`` is True for the local SageMaker that runs (`peagle-sm local up`), its port when several run
-    (else PEAGLE_SM_LOCAL_PORT), or a LocalTarget. On AWS the region comes from ``region``, else AWS_REGION,
-    AWS_DEFAULT_REGION or the profile; nothing is called and no credentials are looked up yet.
+    (else PEAGLE_SM_LOCAL_PORT), a LocalTarget, or False for AWS. Left out, PEAGLE_SM_LOCAL and
+    PEAGLE_SM_LOCAL_PORT decide, as on the command line. On AWS the region comes from ``region``, else
+    AWS_REGION, AWS_DEFAULT_REGION, the spec or the profile; nothing is called and no credentials are looked
+    up yet.
     ``sagemaker_session`` is a Session of the SageMaker Python SDK, or a boto3 session: its credentials and,
     unless ``region`` is given, its region are used, and no profile.
 
     Raises:
         CredentialsError: no such profile, no region, or a region that AWS does not have.
-        SpecError: ``sagemaker_session`` is no session, or stands beside ``profile`` or ``local``.
+        SpecError: ``sagemaker_session`` is no session, or is given with ``profile`` or ``local``; or
+            PEAGLE_SM_LOCAL or PEAGLE_SM_LOCAL_PORT has a value that is not allowed.
         NotFound: no local SageMaker runs, or several.
     """
-    if sagemaker_session is not None:
-        return _session_for(None, local or False, profile, region, sagemaker_session)
-    if local is None or local is False:
-        return make_aws_session(profile, region)
-    if not isinstance(local, LocalTarget):
-        from peagle_sm.local.lifecycle import find_server
-
-        port = _usual_port() if local is True else local
-        local = LocalTarget.from_status(find_server(port).to_dict())
-    return make_aws_session(region=region, local=local)
+    return _session_for(None, local, profile, region, sagemaker_session)
 
 
-def _usual_port() -> int | None:
-    """What PEAGLE_SM_LOCAL_PORT says, as on the command line; None for the only server that runs."""
-    text = os.environ.get("PEAGLE_SM_LOCAL_PORT", "")
-    return int(text) if text.isdigit() else None
+def session_at(
+    profile: str | None, region: str | None, local: Local | None, from_spec: str | None = None
+) -> Session:
+    """As `make_session`; ``from_spec`` is the spec's region, used where nothing else names one."""
+    if isinstance(local, LocalTarget):
+        return make_aws_session(region=region, local=local)
+    given = local if isinstance(local, bool) else None
+    port = None if local is None or isinstance(local, bool) else local
+    if not wants_local(given, port, os.environ):
+        return make_aws_session(profile, region_of(region, os.environ, from_spec))
+    from peagle_sm.local.lifecycle import find_server
+
+    target = LocalTarget.from_status(find_server(local_port(port, os.environ)).to_dict())
+    return make_aws_session(region=region, local=target)
 
 
 def _ask(plan: Plan) -> bool:
@@ -227,7 +235,4 @@ def _ask(plan: Plan) -> bool:
         f"{plan.names.endpoint} in {plan.context.region}: {price}{most} ({plan.price_source})",
         file=sys.stderr,
     )
-    try:
-        return input("Deploy? [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
+    return agreed("Deploy?")

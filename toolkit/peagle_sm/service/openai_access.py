@@ -9,11 +9,12 @@ from peagle_sm.aws.bearer import provider
 from peagle_sm.aws.components import component_names
 from peagle_sm.aws.session import CONNECT_TIMEOUT_S, RUNTIME_READ_TIMEOUT_S, Session
 from peagle_sm.core.errors import CredentialsError, NotFound, SpecError
+from peagle_sm.core.extras import install_command
 
 if TYPE_CHECKING:
     import openai
 
-EXTRA = "pip install 'peagle-sm[openai]'"
+EXTRA = install_command("openai")
 
 
 def openai_base_url(session: Session, endpoint: str, component: str | None = None) -> str:

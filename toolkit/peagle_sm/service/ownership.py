@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from math import isfinite
 
+from peagle_sm.core.errors import PlanRefused
+from peagle_sm.core.guard_names import endpoint_stack
 from peagle_sm.core.tags import ENDPOINT, MANAGED_BY, MANAGER, STACK
 
 
@@ -22,6 +24,22 @@ def belongs_to(tags: Mapping[str, str] | None, endpoint: str) -> bool:
 def stack_of(tags: Mapping[str, str] | None) -> str | None:
     """Return the stack that owns the resource; None for one that `peagle-sm deploy` made."""
     return (tags or {}).get(STACK) or None
+
+
+def require_own_stack(endpoint: str, stack: str) -> None:
+    """Refuse to act through a stack of another name: it owns another endpoint.
+
+    Raises:
+        PlanRefused: the tag does not name the endpoint's own stack.
+    """
+    own = endpoint_stack(endpoint)
+    if stack != own:
+        raise PlanRefused(
+            f"The tag {STACK} of endpoint {endpoint} names {stack}; allowed: {own}. Nothing was changed.",
+            next_step=f"Correct the tag, or remove it if no stack owns {endpoint}: "
+            f"`aws sagemaker delete-tags --tag-keys {STACK} --resource-arn ARN`.",
+            details={"findings": [], "stack": stack},
+        )
 
 
 def whole_minutes(tags: Mapping[str, str], key: str) -> int | None:

@@ -6,15 +6,17 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
-from peagle_sm.aws import control, register
+from peagle_sm.aws import control
 from peagle_sm.aws.session import Session
-from peagle_sm.core.errors import BillableLeft, Interrupted, NotFound, PeagleError, PlanRefused
+from peagle_sm.core.errors import BillableLeft, Declined, Interrupted, NotFound, PeagleError, PlanRefused
 from peagle_sm.core.tags import PAUSED, SCHEDULER_ROLE
 from peagle_sm.service.belongings import Belongings, belongings_of
 from peagle_sm.service.events import Pacing, Progress, Reporter
 from peagle_sm.service.handover import end_with_the_local_server
 from peagle_sm.service.inspection import absent
 from peagle_sm.service.inventory import EndpointSummary, summary_of
+from peagle_sm.service.leases import note
+from peagle_sm.service.ownership import require_own_stack
 from peagle_sm.service.rest import known_entry, rest_of
 from peagle_sm.service.switching import StackSwitch, SwitchStuck
 from peagle_sm.service.teardown import Doomed, Teardown
@@ -53,15 +55,17 @@ def pause(
         PlanRefused: it is not ours, or the guard's switch refuses.
         BillableLeft: it could not be proven gone; ``next_step`` is the command that goes on.
         Interrupted: Ctrl-C when the endpoint was gone already.
-        PeagleError: ``confirm`` said no.
+        Declined: ``confirm`` said no.
     """
     pacing = pacing or Pacing.for_session(session)
     one = belongings_of(session, name)
     if one.endpoint is None:
-        return _off_already(session, one, pacing)
+        return _off_already(session, one, pacing, Reporter(progress, pacing))
+    if one.stack is not None:
+        require_own_stack(name, one.stack)
     summary = summary_of(session, one, session.now())
     if confirm is not None and not confirm(summary):
-        raise PeagleError("Nothing was paused: it was not confirmed.", next_step="Run again and confirm.")
+        raise Declined("Nothing was paused: it was not confirmed.", next_step="Run again and confirm.")
     report = Reporter(progress, pacing, summary.usd_per_hour)
     try:
         if one.stack is not None:
@@ -78,7 +82,7 @@ def pause(
     return PauseReport(name, False, one.stack, summary.usd_per_hour, kept)
 
 
-def _off_already(session: Session, one: Belongings, pacing: Pacing) -> PauseReport:
+def _off_already(session: Session, one: Belongings, pacing: Pacing, report: Reporter) -> PauseReport:
     if rest_of(one, known_entry(session, one.name)) is None:
         if not one.resources and control.describe_endpoint(session, one.name) is not None:
             raise PlanRefused(
@@ -87,7 +91,7 @@ def _off_already(session: Session, one: Belongings, pacing: Pacing) -> PauseRepo
                 details={"findings": []},
             )
         raise absent(session, one.name, one)
-    register.update(session, one.name, lambda entry: {} if entry.paused else {"paused": True})
+    note(session, one.name, lambda entry: {} if entry.paused else {"paused": True}, pacing, report, "pause")
     if one.stack is None:
         _remove(session, one, pacing, Reporter(None, pacing))  # what an interrupted pause has left
     return PauseReport(one.name, True, one.stack, 0.0 if session.is_local else None, one.resources)
@@ -98,8 +102,8 @@ def _by_its_stack(session: Session, one: Belongings, stack: str, pacing: Pacing,
         facts = control.describe_endpoint(session, one.name)
         return None if facts is None else facts.status
 
-    # Before it goes: the guard must not take the absence for something that its timetable mends.
-    register.update(session, one.name, lambda entry: {"paused": True})
+    # Before it goes: the guard must not take the absence for something that its timetable ends.
+    note(session, one.name, lambda entry: {"paused": True}, pacing, report, "pause")
     try:
         StackSwitch(session, stack, look, pacing, report, "pause").off()
     except SwitchStuck as stuck:
@@ -122,7 +126,7 @@ def _by_itself(session: Session, one: Belongings, pacing: Pacing, report: Report
     if one.lifetime is not None and one.lifetime.role_arn is not None:
         marks[SCHEDULER_ROLE] = one.lifetime.role_arn
     control.add_tags(session, config.arn, marks)
-    register.update(session, one.name, lambda entry: {"paused": True})
+    note(session, one.name, lambda entry: {"paused": True}, pacing, report, "pause")
     report("pause", f"config {config.name} is kept", resource=f"endpoint-config/{config.name}")
     _remove(session, one, pacing, report)
 

@@ -9,7 +9,7 @@ from peagle_sm.core.errors import CredentialsError, PlanRefused
 from peagle_sm.core.guard_names import endpoint_stack, execution_role, scheduler_role
 from peagle_sm.core.payloads import partition
 from peagle_sm.core.plan import make_plan
-from peagle_sm.core.records import Context, Plan
+from peagle_sm.core.records import Context, Finding, Plan
 from peagle_sm.core.spec import EndpointSpec
 
 
@@ -48,18 +48,22 @@ def plan_for(
     return make_plan(spec, context)
 
 
+def errors_of(plan: Plan, skip: Collection[str] = ()) -> list[Finding]:
+    """Return the findings that refuse a plan; without its facts nothing can be skipped."""
+    return [
+        one
+        for one in plan.findings
+        if one.severity == "error" and (one.check not in skip or not plan.requests)
+    ]
+
+
 def refuse_errors(plan: Plan, skip: Collection[str] = ()) -> None:
     """Let nothing be made of a plan that has errors; ``skip`` are ids of checks whose errors do not count.
 
     Raises:
         PlanRefused: it has errors; ``details["findings"]`` has all that there is to say about it.
     """
-    # Without its facts a plan has nothing to send, whatever is skipped.
-    errors = [
-        one
-        for one in plan.findings
-        if one.severity == "error" and (one.check not in skip or not plan.requests)
-    ]
+    errors = errors_of(plan, skip)
     if not errors:
         return
     raise PlanRefused(
@@ -96,6 +100,6 @@ def _same_region(spec: EndpointSpec, session: Session) -> None:
         return
     raise CredentialsError(
         f"placement.region: the spec asks for {wanted}, but this session is in {session.region}.",
-        next_step=f"Give --region {wanted}, or change placement.region.",
+        next_step=f"Give --region {wanted} (in Python: region={wanted!r}), or change placement.region.",
         details={"wanted": wanted, "found": session.region},
     )

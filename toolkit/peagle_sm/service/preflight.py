@@ -59,6 +59,16 @@ def preflight(
     return judge(ALL_CHECKS, facts, draft, skip)
 
 
+def machine_only(problem: PeagleError, machine: Any, *, skip: Collection[str] = ()) -> tuple[Result, ...]:
+    """Check this machine where no session could be opened; the problem is the credentials' verdict."""
+    known_ids(skip)
+    identity = next(each for each in ALL_CHECKS if each.id == "credentials")
+    error = Result(
+        identity.id, "error", problem.message, identity.what, identity.why, problem.next_step or ""
+    )
+    return (error, *judge(ALL_CHECKS, {"machine": machine}, None, skip))
+
+
 def require_preflight(session: Session, plan: Plan, *, skip: Collection[str] = ()) -> tuple[Result, ...]:
     """Run the preflight of a deploy; the guard, and what the plan itself says, are asked for elsewhere.
 

@@ -125,6 +125,8 @@ def _visible(cause: BaseException) -> BaseException | None:
 
 def _advice(run: Undertaking, reason: str) -> str:
     lowered = reason.lower()
+    if "no space left" in lowered:
+        return "Free some space on the disk that the reason names, and deploy again."
     if "capacity" in lowered:
         return "Add further placement.instance_types, or use another region or a capacity reservation."
     if "limit" in lowered or "quota" in lowered:

@@ -9,7 +9,7 @@ from datetime import datetime
 from peagle_sm.aws import control, register
 from peagle_sm.aws.register import Entry
 from peagle_sm.aws.session import Session
-from peagle_sm.core.errors import CredentialsError
+from peagle_sm.core.errors import CredentialsError, PeagleError
 from peagle_sm.core.tags import PAUSED, SCHEDULER_ROLE
 from peagle_sm.service.belongings import Belongings
 
@@ -65,7 +65,7 @@ def known_entry(session: Session, name: str) -> Entry | None:
 
 def forget(session: Session, name: str) -> None:
     """Take a name that was deleted for good out of the guard's register, where there is one."""
-    with suppress(CredentialsError):  # at worst the guard tries to wake it, and fails for want of its config
+    with suppress(PeagleError):  # at worst the guard tries to wake it, and fails for want of its config
         register.forget(session, name)
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from peagle_sm.aws import control, lifetime, register
+from peagle_sm.aws import control, lifetime
 from peagle_sm.aws.control import ConfigFacts, EndpointFacts
 from peagle_sm.aws.errors import is_taken, is_unsettled
 from peagle_sm.aws.session import Session
 from peagle_sm.core import tags as keys
 from peagle_sm.core.errors import (
     BillableLeft,
+    Declined,
     EndpointFailed,
     Interrupted,
     NotFound,
@@ -28,9 +30,10 @@ from peagle_sm.service.following import follow_endpoint, patience_s
 from peagle_sm.service.guarding import guard_works, guards_own, require_guard
 from peagle_sm.service.inspection import absent, kept_config
 from peagle_sm.service.inventory import plain, price_per_hour
-from peagle_sm.service.ownership import amount, belongs_to
+from peagle_sm.service.leases import lease_of, note, unpaused
+from peagle_sm.service.ownership import amount, belongs_to, require_own_stack
 from peagle_sm.service.rescue import rescue
-from peagle_sm.service.rest import awake
+from peagle_sm.service.rest import awake, known_entry
 from peagle_sm.service.switching import StackSwitch, SwitchStuck
 from peagle_sm.service.teardown import Doomed, Gone, Teardown
 
@@ -43,6 +46,7 @@ DEFAULT_LIFETIME_HOURS = 8.0
 class ResumeOffer:
     """What resuming would cost: USD per hour, and in the whole lifetime; None where no price is known.
 
+    ``expires_at`` is the later of the new lifetime's end and the lease that `keep` gave before the pause.
     ``is_on`` where the endpoint is there already and nothing would begin to cost.
     """
 
@@ -108,34 +112,46 @@ def resume(
         EndpointFailed: it did not come up; it is off again, and can be resumed.
         Interrupted: Ctrl-C; nothing billable is left.
         BillableLeft: the endpoint may remain; ``next_step`` is the command that turns it off.
-        PeagleError: ``confirm`` said no.
+        Declined: ``confirm`` said no.
     """
     pacing = pacing or Pacing.for_session(session)
     one = belongings_of(session, name)
     config = _config(session, one)
-    offer = _offer(session, one, config, pacing.clock())
+    if one.stack is not None:
+        require_own_stack(name, one.stack)
+    lease = None if one.endpoint is not None else lease_of(session, name)
+    offer = _offer(session, one, config, pacing.clock(), lease)
+    report = Reporter(progress, pacing, offer.usd_per_hour)
     if offer.is_on:
-        _finish(session, one, config)
+        _finish(session, one, config, pacing, report)
         return offer
     if one.stack is None and not unguarded:
         require_guard(session)
     if confirm is not None and not confirm(offer):
-        raise PeagleError("Nothing was resumed: it was not confirmed.", next_step="Run again and confirm.")
-    report = Reporter(progress, pacing, offer.usd_per_hour)
+        raise Declined("Nothing was resumed: it was not confirmed.", next_step="Run again and confirm.")
     if one.stack is not None:
-        _by_its_stack(session, name, one.stack, pacing, report)
+        offer = _by_its_stack(session, one.stack, offer, pacing, report)
     else:
         offer = _by_itself(session, one, config, offer, pacing, report)
-    register.update(session, name, lambda entry: {"paused": False} if entry.paused else {})
+    note(session, name, lambda entry: unpaused(entry, offer.expires_at), pacing, report, "resume")
     report("ready", f"endpoint {name} is in service", status="InService")
     return offer
 
 
-def _finish(session: Session, one: Belongings, config: ConfigFacts) -> None:
+def _finish(session: Session, one: Belongings, config: ConfigFacts, pacing: Pacing, report: Reporter) -> None:
     """Take off the marks of the pause which a resume that was stopped after its endpoint served has left."""
     if one.stack is None and one.kept_config is not None:
+        _unmark(session, config, report)
+    ends = one.lifetime.expires_at if one.lifetime is not None else None
+    note(session, one.name, lambda entry: unpaused(entry, ends), pacing, report, "resume")
+
+
+def _unmark(session: Session, config: ConfigFacts, report: Reporter) -> None:
+    """Take the marks of the pause off the config: the endpoint serves, so a failure is only reported."""
+    try:
         awake(session, config.arn)
-    register.update(session, one.name, lambda entry: {"paused": False} if entry.paused else {})
+    except PeagleError as error:
+        report("resume", f"config {config.name} keeps the marks of the pause ({error.message})")
 
 
 def _config(session: Session, one: Belongings) -> ConfigFacts:
@@ -148,7 +164,7 @@ def _config(session: Session, one: Belongings) -> ConfigFacts:
     if not one.configs:
         raise absent(session, one.name, one)
     running = control.describe_endpoint(session, one.name) if one.endpoint else None
-    entry = register.get(session, one.name) if one.endpoint is None and one.kept_config is None else None
+    entry = known_entry(session, one.name) if one.endpoint is None and one.kept_config is None else None
     wanted = running.config_name if running else (entry and entry.config_name) or kept_config(one)
     config = control.describe_endpoint_config(session, wanted)
     if config is None or (config.model_name and control.describe_model(session, config.model_name) is None):
@@ -161,23 +177,32 @@ def _config(session: Session, one: Belongings) -> ConfigFacts:
     return config
 
 
-def _offer(session: Session, one: Belongings, config: ConfigFacts, now: datetime) -> ResumeOffer:
+def _offer(
+    session: Session, one: Belongings, config: ConfigFacts, now: datetime, lease: datetime | None
+) -> ResumeOffer:
     hourly = price_per_hour(session, config)
+    now = now.replace(microsecond=0)
     hours = amount(one.tags, keys.MAX_LIFETIME_HOURS) or DEFAULT_LIFETIME_HOURS
+    expires_at = max(now + timedelta(hours=hours), lease or now)
+    most_hours = (expires_at - now) / timedelta(hours=1)
     return ResumeOffer(
         name=one.name,
         config=config.name,
         stack=one.stack,
         usd_per_hour=hourly,
         lifetime_hours=hours,
-        max_usd=None if hourly is None else round(hourly * hours, 2),
-        expires_at=now.replace(microsecond=0) + timedelta(hours=hours),
+        max_usd=None if hourly is None else round(hourly * most_hours, 2),
+        expires_at=expires_at,
         hours=one.tags.get(keys.HOURS),
         is_on=one.endpoint is not None and one.endpoint.status not in ("Creating", "Deleting", "Failed"),
     )
 
 
-def _by_its_stack(session: Session, name: str, stack: str, pacing: Pacing, report: Reporter) -> None:
+def _by_its_stack(
+    session: Session, stack: str, offer: ResumeOffer, pacing: Pacing, report: Reporter
+) -> ResumeOffer:
+    name = offer.name
+
     def look() -> str | None:
         facts = control.describe_endpoint(session, name)
         return None if facts is None else facts.status
@@ -195,6 +220,11 @@ def _by_its_stack(session: Session, name: str, stack: str, pacing: Pacing, repor
         if look() is not None:
             raise BillableLeft(stuck.message, next_step=undo, details={**details, **stuck.details}) from stuck
         raise EndpointFailed(stuck.message, next_step=stuck.next_step, details=stuck.details) from stuck
+    with suppress(PeagleError):  # it serves: what could not be read here is shown by `status`
+        limit = lifetime.get(session, schedule_name(name))
+        if limit is not None and limit.expires_at is not None:
+            return replace(offer, expires_at=limit.expires_at)
+    return offer
 
 
 def _by_itself(
@@ -208,7 +238,8 @@ def _by_itself(
     role = _role(session, one)
     tags = control.tags_of(session, config.arn) or {}
     run = _Run(one.name, config, tags, session, pacing, report, may_exist=one.endpoint is not None)
-    expires_at = pacing.clock().replace(microsecond=0) + timedelta(hours=offer.lifetime_hours)
+    ends = pacing.clock().replace(microsecond=0) + timedelta(hours=offer.lifetime_hours)
+    expires_at = max(ends, offer.expires_at)
     try:
         if one.endpoint is not None and one.endpoint.status in ("Deleting", "Failed"):
             Teardown(session, pacing, report, "check").remove_endpoint(one.name, Gone())
@@ -223,8 +254,8 @@ def _by_itself(
         _follow(run)
     except (KeyboardInterrupt, Exception) as cause:
         _rescue(run, cause)
-    awake(session, config.arn)
-    return ResumeOffer(**{**asdict(offer), "expires_at": expires_at})
+    _unmark(session, config, report)
+    return replace(offer, expires_at=expires_at)
 
 
 def _create(run: _Run) -> None:

@@ -7,12 +7,12 @@ from typing import Literal
 
 from peagle_sm.aws import lambdas
 from peagle_sm.aws.errors import is_refused_now
+from peagle_sm.aws.refusals import ON_ITS_WAY
 from peagle_sm.aws.session import Session
 from peagle_sm.aws.stacks import stack_status
 from peagle_sm.core.errors import NotFound, PeagleError, PlanRefused
 from peagle_sm.core.guard_names import SWITCH
 from peagle_sm.service.events import Pacing, Phase, Reporter
-from peagle_sm.service.following import ON_ITS_WAY
 
 Way = Literal["off", "on"]
 Look = Callable[[], str | None]

@@ -22,6 +22,7 @@ PLAIN_ATTEMPTS = 5
 SETTLING_LOOKS = 4
 # A local server that restarts on its port is back by then; one that is gone stays gone.
 LOCAL_PATIENCE_S = 5.0
+_NOT_DELETABLE = frozenset({"Creating", "Updating", "SystemUpdating", "RollingBack"})
 
 
 class LocalServerGone(EngineError):
@@ -118,7 +119,7 @@ class Teardown:
         while True:
             try:
                 facts = control.describe_endpoint(self._session, name)
-                self._refused_since = None
+                self._refused_since, why = None, ""
                 if facts is None or not self._is_ours(facts.arn, str(facts.created_at), name):
                     absent += 1
                     if absent >= looks:
@@ -127,8 +128,8 @@ class Teardown:
                     seen, absent, status = True, 0, facts.status
                     if status != "Deleting":
                         control.delete_endpoint(self._session, name)
-            except NotFound:
-                continue  # gone between the look and the deletion: look again
+            except NotFound as error:
+                why = error.message  # most likely gone since it was described; look again
             except PeagleError as error:
                 why = error.message
                 if not is_refused_now(error):
@@ -137,7 +138,7 @@ class Teardown:
             if seen:
                 self._report(
                     self._phase,
-                    f"waiting for endpoint {name} to be gone" + (f" ({why})" if why else ""),
+                    f"waiting for endpoint {name} to be deleted" + _reason(status, why),
                     status=status,
                     resource=f"endpoint/{name}",
                 )
@@ -207,8 +208,8 @@ class Teardown:
                     gone.deleted.append(resource)
                     self._report(self._phase, f"deleted {resource}", resource=resource)
                 return
-            except NotFound:
-                continue
+            except NotFound as error:
+                why = error.message
             except PeagleError as error:
                 why = error.message
                 if not is_refused_now(error):
@@ -216,6 +217,12 @@ class Teardown:
                 self._give_up_on_a_server_that_is_gone(error)
         gone.left[resource] = why
         self._report(self._phase, f"could not delete {resource}: {why}", resource=resource)
+
+
+def _reason(status: str, why: str) -> str:
+    if status in _NOT_DELETABLE:
+        return f": SageMaker does not delete it while it is {status}"
+    return f" ({why})" if why else ""
 
 
 def local_server_gone(url: str) -> str:

@@ -12,11 +12,13 @@ from peagle_sm.aws import control, lifetime, logs, register
 from peagle_sm.aws.control import EndpointFacts
 from peagle_sm.aws.errors import is_refused_now, is_unsettled
 from peagle_sm.aws.lifetime import Lifetime
+from peagle_sm.aws.refusals import ON_ITS_WAY
 from peagle_sm.aws.register import Entry, Value
 from peagle_sm.core.errors import EndpointFailed, Interrupted, PeagleError
 from peagle_sm.core.updates import BAKING_S, deployment_config, update_alarm
 from peagle_sm.service.bringup import CREATE_ATTEMPTS, Run, create_free
-from peagle_sm.service.following import ON_ITS_WAY, follow_endpoint, patience_s
+from peagle_sm.service.following import follow_endpoint, patience_s
+from peagle_sm.service.leases import lease_of, prolonged
 from peagle_sm.service.rescue import LOG_LINES
 from peagle_sm.service.teardown import PLAIN_ATTEMPTS, Doomed, Gone, Teardown
 from peagle_sm.service.update_offer import Standing, UpdateOffer
@@ -58,7 +60,8 @@ class InPlace:
     def _extend(self) -> None:
         """Write the new end of its life: first of all, so that what is started has one."""
         run = self._run
-        armed = lifetime.arm(run.session, run.parameters("create_schedule"))
+        schedule = prolonged(run.parameters("create_schedule"), self._lease())
+        armed = lifetime.arm(run.session, schedule)
         self._remember(armed.expires_at)
         run.report(
             "lifetime",
@@ -66,11 +69,15 @@ class InPlace:
             resource=f"schedule/{armed.name}",
         )
 
+    def _lease(self) -> datetime | None:
+        return lease_of(self._run.session, self._run.name, self._created)
+
     def _remember(self, ends: datetime | None) -> None:
         """The guard counts from the endpoint's creation, unless its register has another end."""
 
         def change(seen: Entry) -> Mapping[str, Value]:
-            return {"expires_at": ends, **({} if seen.is_of(self._created) else {"created_at": None})}
+            older = {} if seen.is_of(self._created) else {"created_at": None, "keep_until": None}
+            return {"expires_at": ends, **older}
 
         register.update(self._run.session, self._run.name, change)
 
@@ -83,7 +90,8 @@ class InPlace:
                 break
             try:
                 deployment = deployment_config(self._offer.alarms)
-                control.update_endpoint(run.session, run.name, config, deployment)
+                retain = not self._offer.changes_field("InitialInstanceCount")
+                control.update_endpoint(run.session, run.name, config, deployment, retain=retain)
             except PeagleError as error:
                 if not is_refused_now(error) or attempt == CREATE_ATTEMPTS:
                     raise

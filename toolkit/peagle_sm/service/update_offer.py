@@ -11,12 +11,14 @@ from peagle_sm.aws import control
 from peagle_sm.aws.control import EndpointFacts
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import NotFound, PlanRefused
+from peagle_sm.core.payloads import VARIANT
 from peagle_sm.core.records import Plan
 from peagle_sm.core.spec import Update
 from peagle_sm.core.tags import SPEC_HASH
 from peagle_sm.core.updates import LONGEST_UPDATE_S, Change, changes, tag_changes
 from peagle_sm.service.belongings import Belongings, belongings_of
 from peagle_sm.service.inventory import plain
+from peagle_sm.service.leases import lease_of
 from peagle_sm.service.ownership import is_ours
 
 # UpdateEndpoint takes these two alone; Updating is taken up where it is this update's own.
@@ -59,6 +61,10 @@ class UpdateOffer:
     expired_at: datetime | None
     alarms: tuple[str, ...]
     plan: Plan = field(repr=False)
+
+    def changes_field(self, *names: str) -> bool:
+        """Return whether a field of one of these names differs, at any depth."""
+        return any(part in names for change in self.changes for part in change.field.split("."))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; times as ISO text."""
@@ -124,8 +130,10 @@ def offer_of(
     finished = there and found.tags.get(SPEC_HASH) == plan.spec_hash
     alone = found.one.configs == [plan.names.config] and found.one.models == [plan.names.model]
     second = fleet and strategy == "in-place"
-    hours = timedelta(hours=plan.spec.lifecycle.max_lifetime_hours)
-    return UpdateOffer(
+    now = now.replace(microsecond=0)
+    ends = now + timedelta(hours=plan.spec.lifecycle.max_lifetime_hours)
+    lease = lease_of(session, plan.names.endpoint, found.facts.created_at if found.facts else None)
+    offer = UpdateOffer(
         name=plan.names.endpoint,
         strategy=strategy,
         config=plan.names.config,
@@ -138,11 +146,29 @@ def offer_of(
         price_source=plan.price_source,
         second_fleet_usd_per_hour=plan.usd_per_hour if second else 0.0,
         second_fleet_hours=LONGEST_UPDATE_S / 3600 if second else 0.0,
-        expires_at=now.replace(microsecond=0) + hours,
+        expires_at=max(ends, lease or ends),
         expired_at=found.one.lifetime.expires_at if found.one.lifetime else None,
         alarms=tuple(alarms) if second else (),
         plan=plan,
     )
+    _refuse_another_type(session, offer)
+    return offer
+
+
+def _refuse_another_type(session: Session, offer: UpdateOffer) -> None:
+    in_place = offer.fleet and not offer.is_off and offer.strategy == "in-place"
+    if not in_place or not offer.changes_field("InstanceType", "InstancePools"):
+        return
+    if control.is_scalable(session, offer.name, VARIANT):
+        name, flags = offer.name, session.command_flags()
+        raise _refused(
+            f"endpoint {name} is a target of Application Auto Scaling: SageMaker does not change its "
+            "instance type in place.",
+            "Deregister it with `aws application-autoscaling deregister-scalable-target --service-namespace "
+            f"sagemaker --scalable-dimension sagemaker:variant:DesiredInstanceCount --resource-id "
+            f"endpoint/{name}/variant/{VARIANT}` and register it again after the update, or replace the "
+            f"endpoint: `peagle-sm update SPEC --strategy off-update-on{flags}`.",
+        )
 
 
 def _changed_fields(

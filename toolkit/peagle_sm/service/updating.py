@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from peagle_sm.aws import alarms as cloudwatch
-from peagle_sm.aws import control, register
+from peagle_sm.aws import control, lifetime
 from peagle_sm.aws.session import Session
 from peagle_sm.core import tags as keys
-from peagle_sm.core.errors import Interrupted, PeagleError
+from peagle_sm.core.errors import Declined, Interrupted, PeagleError
 from peagle_sm.core.records import Plan
 from peagle_sm.core.spec import EndpointSpec, Update
 from peagle_sm.core.updates import stale_tags, update_alarm
 from peagle_sm.service.belongings import Belongings, belongings_of
 from peagle_sm.service.bringup import Run, create_free
-from peagle_sm.service.deployment import Declined, bring_up
+from peagle_sm.service.deployment import bring_up
 from peagle_sm.service.endpoint import Endpoint
 from peagle_sm.service.events import Pacing, Progress, Reporter
 from peagle_sm.service.guarding import require_guard
+from peagle_sm.service.leases import note, unpaused
 from peagle_sm.service.pausing import pause
 from peagle_sm.service.planning import plan_for, refuse_errors
 from peagle_sm.service.survey import survey
@@ -127,7 +128,9 @@ def _off_and_on(run: Run, found: Standing) -> None:
 def _finish(run: Run, offer: UpdateOffer) -> None:
     """What comes once the new config serves; a later run may do each step again."""
     session = run.session
-    register.update(session, run.name, lambda entry: {"paused": False} if entry.paused else {})
+    limit = lifetime.get(session, run.plan.names.schedule)
+    ends = None if limit is None else limit.expires_at
+    note(session, run.name, lambda entry: unpaused(entry, ends), run.pacing, run.report, "check")
     if offer.strategy == "in-place":
         cloudwatch.remove(session, update_alarm(run.name)["AlarmName"])
     one = belongings_of(session, run.name)
@@ -145,7 +148,7 @@ def _write_tags(run: Run, one: Belongings, offer: UpdateOffer) -> None:
         config = control.describe_endpoint_config(run.session, run.plan.names.config)
         for arn in () if config is None else (config.arn,):
             control.add_tags(run.session, arn, wanted)
-            control.remove_tags(run.session, arn, stale or (keys.PAUSED,))
+            control.remove_tags(run.session, arn, (*stale, keys.PAUSED, keys.SCHEDULER_ROLE))
     if stale:
         control.remove_tags(run.session, one.endpoint.arn, stale)
     control.add_tags(run.session, one.endpoint.arn, wanted)

@@ -4,7 +4,12 @@ When drafts are verified, temperature, top-k and top-p are expanded from one val
 draft token. The CPU stand-in of the kernel that does it throws its result away (vllm#55005; a fix is
 proposed in 55006), so tokens are sampled at whatever the memory held. Greedy decoding never gets there.
 Here the Python caller of that kernel is replaced, which needs no kernel at all.
+
+A step in which no request has a draft yet (all of them have just begun) verifies nothing. With top-k and
+without top-p its empty tensor has no maximum, and vLLM's CPU path ends the engine with a RuntimeError.
 """
+
+from typing import Any
 
 import torch
 import vllm.v1.sample.rejection_sampler as rejection_sampler
@@ -29,5 +34,14 @@ def expand(
 
 
 def repair() -> None:
-    """Put ``expand`` in the place of vLLM's own function."""
+    """Replace vLLM's functions; a second call changes nothing."""
     rejection_sampler.expand_batch_to_tokens = expand
+    original = rejection_sampler.apply_sampling_constraints
+    if getattr(original, "by_peagle", False):
+        return
+
+    def constrain(logits: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        return original(logits, *args, **kwargs) if logits.shape[0] else logits
+
+    constrain.by_peagle = True  # type: ignore[attr-defined]
+    rejection_sampler.apply_sampling_constraints = constrain

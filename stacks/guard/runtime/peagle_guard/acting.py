@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from peagle_guard import actions, notices, tags
-from peagle_guard.aws import Aws
+from peagle_guard.aws import Aws, Unanswered
 from peagle_guard.decide import decide
 from peagle_guard.decide_gone import MOST_WAKE_TRIES
-from peagle_guard.evidence import idle_start, window_start
+from peagle_guard.evidence import window
+from peagle_guard.identity import same_arn, same_time
 from peagle_guard.inventory import Inventory, is_foreign
 from peagle_guard.looking import Ours
 from peagle_guard.measure import Look, look
@@ -18,6 +19,8 @@ from peagle_guard.settings import Settings
 from peagle_guard.track import track
 
 _NOBODY = Evidence(Kind.UNKNOWN)
+# A sweep has four minutes, and a call that hangs takes one of them.
+_MOST_HUNG = 2
 _CHANGED = "the register changed meanwhile: the next sweep looks again"
 
 
@@ -30,6 +33,8 @@ class Actor:
     inventory: Inventory
     now: datetime
     dry_run: bool = False
+    # Endpoints for which a function gave no answer in this sweep.
+    hung: list[str] = field(default_factory=list)
 
     def act(self, ours: Ours, decision: Decision) -> tuple[Decision, tuple[str, ...]]:
         """Do what was decided about an endpoint; return what came of it, and what failed."""
@@ -51,7 +56,9 @@ class Actor:
             return decision, ()
         # The list may be behind; what is not found by its name is gone.
         found = self.aws.describe_endpoint(record.name)
-        if found is not None and (found.created_at == record.created_at or decision.action is Action.WAKE):
+        if found is not None and (
+            same_time(found.created_at, record.created_at) or decision.action is Action.WAKE
+        ):
             return _stood_down(decision, record, "it is there after all"), ()
         if decision.action is Action.WAKE:
             return self._wake(record, lifecycle)
@@ -72,8 +79,16 @@ class Actor:
 
     def _turn_off(self, ours: Ours, decision: Decision) -> tuple[Decision, tuple[str, ...]]:
         """Look again at everything, claim the endpoint in the register, tell, and act."""
+        if len(self.hung) >= _MOST_HUNG:
+            reason = f"left to the next sweep: no answer came for {', '.join(self.hung)}"
+            return _stood_down(decision, ours.read, reason), (reason,)
         found = self.aws.describe_endpoint(ours.endpoint.name)
-        if found is None or found.created_at != ours.endpoint.created_at or found.arn != ours.endpoint.arn:
+        seen = ours.endpoint
+        if (
+            found is None
+            or not same_time(found.created_at, seen.created_at)
+            or not same_arn(found.arn, seen.arn)
+        ):
             return _stood_down(decision, ours.read, "it changed while it was looked at"), ()
         found = self.inventory.with_components(found)
         true_tags = self.aws.endpoint_tags(found.arn)
@@ -91,20 +106,21 @@ class Actor:
         if not self.aws.register.put(decision.record, self.now):
             return _stood_down(decision, record, "another sweep was faster"), faults
         faults = (*faults, *self._tell(decision, lifecycle))
-        outcome = actions.turn_off(self.aws, self.settings, lifecycle, decision.record)
-        written = decision.record
-        if outcome.parting and not written.parting:
-            # Whatever is seen from now on, without its components it would be paid for and serve nothing.
-            self.aws.register.put(replace(written, parting=True, version=written.version + 1), self.now)
+        try:
+            outcome = actions.turn_off(self.aws, self.settings, lifecycle, decision.record)
+        except Unanswered:
+            self.hung.append(found.name)
+            raise
         return replace(decision, reason=f"{decision.reason}: {outcome.state}, {outcome.detail}"), faults
 
     def _look_again(self, ours: Ours) -> tuple[Evidence, tuple[str, ...]]:
         endpoint = ours.endpoint
         if endpoint.status not in SERVING | BUSY or self.inventory.components is None:
             return _NOBODY, ()
-        start = window_start(ours.lifecycle, track(endpoint, ours.lifecycle, ours.read, self.now), self.now)
-        wanted = Look(endpoint, start, idle_start(ours.lifecycle, self.now))
-        found, faults = look(self.aws, [wanted], self.now)
+        record = track(endpoint, ours.lifecycle, ours.read, self.now)
+        found, faults = look(
+            self.aws, [Look(endpoint, window(ours.lifecycle, record, self.now), record.streams_hidden)]
+        )
         return found[endpoint.name], tuple(faults)
 
     def _wake(self, seen: Record, lifecycle: Lifecycle) -> tuple[Decision, tuple[str, ...]]:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from peagle_guard.aws import Aws
+from peagle_guard.lifetime import HARD_AFTER
 from peagle_guard.records import Lifecycle, Record
 from peagle_guard.settings import Settings
 
@@ -20,15 +21,11 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the owner answered; ``started`` is False while it only waits for something else to end.
-
-    ``parting`` is True once the endpoint's components are being deleted, which nobody can take back.
-    """
+    """What the owner answered; ``started`` is False while it only waits for something else to end."""
 
     state: str
     detail: str
     started: bool = True
-    parting: bool = False
 
 
 def turn_off(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record) -> Outcome:
@@ -42,21 +39,26 @@ def turn_off(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record)
 
 
 def settle(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record) -> Outcome:
-    """Have the dead-man's schedule of a gone endpoint removed.
+    """Have the lifetime schedules of a gone endpoint removed.
 
-    In a stack it went with the endpoint, by CloudFormation. ``expires_at`` keeps a newer one from being taken
-    for it: whoever turned the endpoint on again in the meantime has armed it later.
+    CloudFormation removes them with a stack's endpoint, but not where it gave up deleting that.
+    ``expires_at`` protects newer ones: whoever turned the endpoint on again since has armed them later.
 
     Raises:
         Refused: the switch did not.
     """
-    if lifecycle.stack or record.created_at is None:
-        return Outcome(DONE, "its stack removes the schedule")
+    if record.created_at is None:
+        return Outcome(DONE, "no schedule is known")
     expires = record.created_at + lifecycle.max_lifetime
     if record.expires_at is not None:
         expires = max(expires, record.expires_at)
     # It was armed before the endpoint's creation was known to the second: a little later is still it.
-    event = _direct(record) | {"expires_at": (expires + timedelta(minutes=1)).isoformat()}
+    expires += timedelta(minutes=1)
+    event = _direct(record) | {"expires_at": expires.isoformat()}
+    if record.off_at is not None:
+        event["off_at"] = record.off_at.isoformat()
+    if lifecycle.stack:
+        event["hard_expires_at"] = (expires + HARD_AFTER).isoformat()
     return _ask(aws, settings.switch_function, event)
 
 
@@ -82,4 +84,4 @@ def _ask(aws: Aws, function: str, event: Mapping[str, Any]) -> Outcome:
     state, detail = str(answer.get("state")), str(answer.get("detail", ""))
     if state not in (DONE, IN_PROGRESS):
         raise Refused(f"{function} answered {state}: {detail}")
-    return Outcome(state, detail, bool(answer.get("started", True)), bool(answer.get("parting")))
+    return Outcome(state, detail, bool(answer.get("started", True)))

@@ -12,6 +12,10 @@ from peagle_guard.records import Endpoint, Record
 T = TypeVar("T")
 
 
+class Unanswered(Exception):
+    """No answer came from a function: it may have run, or may still run."""
+
+
 @dataclass(frozen=True)
 class Page(Generic[T]):
     """One page of a list, and the token of the next one."""
@@ -114,7 +118,7 @@ class Aws(Protocol):
         """DescribeStacks of one stack."""
 
     def invoke(self, function: str, event: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Invoke a Lambda and return its answer; raises when the function failed."""
+        """Invoke a Lambda and return its answer; raises when the function failed, Unanswered when it hung."""
 
     def publish(self, subject: str, text: str) -> None:
         """Send a notice to the topic."""

@@ -6,16 +6,17 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import boto3
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
 
-from peagle_guard.aws import Component, Page, Query, Result, Tagged
+from peagle_guard.aws import Component, Page, Query, Result, Tagged, Unanswered
 from peagle_guard.clients import ONCE, client
 from peagle_guard.records import Endpoint
 from peagle_guard.register import DynamoRegister
-from peagle_guard.settings import Settings
+from peagle_guard.settings import Settings, now
 from peagle_guard.tags import MANAGED_BY
 
 _PAGE = 100
@@ -57,6 +58,17 @@ class BotoAws:
     def calls(self) -> Mapping[str, int]:
         """How often each operation was called."""
         return self._calls
+
+    def time(self) -> datetime:
+        """Return the present by AWS's own clock: the Date header of an answer.
+
+        An answer without one that can be read leaves this machine's clock.
+        """
+        answer = self._sagemaker.list_endpoints(MaxResults=1)
+        try:
+            return parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"]).astimezone(UTC)
+        except (KeyError, ValueError):
+            return now(self._settings)
 
     def list_endpoints(self, token: str | None) -> Page[Endpoint]:
         """ListEndpoints, 100 a page."""
@@ -120,9 +132,13 @@ class BotoAws:
 
         Raises:
             FunctionFailed: the function raised an error, or answered no JSON object.
+            Unanswered: no answer came in time.
         """
-        answer = self._lambda.invoke(FunctionName=function, Payload=json.dumps(event).encode())
-        body = answer["Payload"].read().decode()
+        try:
+            answer = self._lambda.invoke(FunctionName=function, Payload=json.dumps(event).encode())
+            body = answer["Payload"].read().decode()
+        except (ReadTimeoutError, ConnectionClosedError) as error:
+            raise Unanswered(f"{function}: {error}") from error
         told = json.loads(body) if body else None
         if answer.get("FunctionError") or not isinstance(told, dict):
             raise FunctionFailed(f"{function}: {body[:500]}")
@@ -170,6 +186,7 @@ def endpoint_of(row: Mapping[str, Any]) -> Endpoint:
         config_name=row.get("EndpointConfigName", ""),
         variants=tuple(each["VariantName"] for each in variants),
         instances=sum(counts) if counts else None,
+        is_async="AsyncInferenceConfig" in row,
     )
 
 

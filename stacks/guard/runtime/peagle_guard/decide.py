@@ -40,6 +40,8 @@ def decide(
     if endpoint is None:
         return decide_gone(lifecycle, record, now, RETRY)
     record = track(endpoint, lifecycle, record, now)
+    if evidence.streams_shown is not None:
+        record = replace(record, streams_hidden=not evidence.streams_shown)
     limit = next_limit(endpoint, lifecycle, record, now)
     decision = _decide(endpoint, lifecycle, record, evidence, now, limit)
     return replace(decision, expires_at=expires_at(endpoint, lifecycle, record))

@@ -50,8 +50,9 @@ def _first_seen_gone(lifecycle: Lifecycle, record: Record, now: datetime) -> Dec
         off_by=off_by,
         hours_off=off_by is OffBy.HOURS,
         warned_at=None,
-        keep_until=None,
-        expires_at=None,
+        # A pause by hand does not end the promise of ``keep``: resuming goes on with it.
+        keep_until=record.keep_until if record.paused else None,
+        expires_at=record.expires_at if record.paused else None,
     )
     if off_by is OffBy.OTHERS:
         return Decision(Action.NONE, "gone, and not by the guard", gone, off_by=off_by)

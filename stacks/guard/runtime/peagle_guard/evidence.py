@@ -1,25 +1,32 @@
-"""From data points to traffic, quiet or unknown. Pure.
+"""From datapoints to traffic, quiet or unknown. Pure.
 
-``Invocations`` is sparse: its absence proves nothing by itself. Quiet is proven only where the utilisation of
-every variant and component shows that metrics are flowing, over the whole window, while Invocations and the
-concurrent requests are absent or 0. Traffic anywhere is traffic.
+Two publishers write an endpoint's metrics: its instances write utilisation, SageMaker's front requests.
+Each must prove its own freshness. Utilisation has a datapoint for every interval. ``Invocations`` may be
+sparse: then its absence proves nothing until ``REQUEST_LAG`` has passed. Traffic anywhere is traffic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from statistics import median
+from itertools import pairwise
 
 from peagle_guard.records import Evidence, Kind, Lifecycle, Record
 
 _MINUTE = timedelta(minutes=1)
-# CloudWatch shows a minute's data points up to five minutes after its end; counted from its start, and with
-# the minute in which the sweep reads it, that is seven. What is older is stale.
-LAG = timedelta(minutes=7)
+# CloudWatch shows a datapoint up to five minutes after the end of its interval, and the next one an interval
+# later. What is later still is stale.
+LATE = timedelta(minutes=5)
+# The longest delay of request metrics that is waited for, from the start of a minute: the minute itself, the
+# usual two minutes, and 24 in which their publisher is late.
+REQUEST_LAG = timedelta(minutes=27)
+# A GPU that answers nobody is at 0; one that decodes a single stream is far above this.
+IDLE_GPU_PERCENT = 5.0
 # A mark older than this is set again, with a new notice, instead of looking back ever further.
 _LONGEST_LOOK_BACK = timedelta(hours=6)
+# How far around a lost minute its samples are compared.
+_AROUND = 3
 
 
 @dataclass(frozen=True)
@@ -32,15 +39,47 @@ class Series:
 
 @dataclass(frozen=True)
 class Subject:
-    """One variant or inference component: what it serves, and the utilisation that shows its metrics flow.
+    """One variant or inference component: its requests, and the utilisation that shows its instances write.
 
-    ``utilisation`` counts samples; it is None for a variant whose components carry the proof.
+    ``utilisation`` counts samples; it is None for a variant whose components carry the proof. ``gpu`` is read
+    only where requests in flight are not shown. ``sparse``: without requests there may be no datapoint.
     """
 
     name: str
     invocations: Series
     concurrency: Series
     utilisation: Series | None
+    gpu: Series | None = None
+    sparse: bool = True
+
+
+@dataclass(frozen=True)
+class Window:
+    """What is judged: from ``start`` (a whole minute) to ``now``; the idle time begins at ``idle_from``.
+
+    ``every`` is the interval at which the endpoint's instances publish utilisation; with enhanced metrics its
+    requests too.
+    """
+
+    start: datetime
+    idle_from: datetime
+    now: datetime
+    every: timedelta = _MINUTE
+
+    @property
+    def interval(self) -> timedelta:
+        """The time that one datapoint covers: CloudWatch is read by the minute."""
+        return max(self.every, _MINUTE)
+
+    @property
+    def read_from(self) -> datetime:
+        """The first minute to read: what came before the window shows whether a series writes zeros."""
+        return self.start - self.request_lag
+
+    @property
+    def request_lag(self) -> timedelta:
+        """The longest delay of a datapoint of requests, from the start of its interval."""
+        return REQUEST_LAG + self.interval - _MINUTE
 
 
 def idle_start(lifecycle: Lifecycle, now: datetime) -> datetime:
@@ -49,81 +88,156 @@ def idle_start(lifecycle: Lifecycle, now: datetime) -> datetime:
     return _floor(start) if start == _floor(start) else _floor(start) + _MINUTE
 
 
-def window_start(lifecycle: Lifecycle, record: Record, now: datetime) -> datetime:
-    """Return from when on to look at the metrics: the idle time, and all of the quiet that led to a mark.
+def window(lifecycle: Lifecycle, record: Record, now: datetime) -> Window:
+    """Return what to look at: the idle time, and all of the quiet that led to a mark.
 
-    Not from the mark on: what CloudWatch had not yet shown as the mark was set lies before it.
+    Not from the mark on: what CloudWatch had not yet shown when the mark was set is before it.
     """
-    whole = idle_start(lifecycle, now)
-    if record.quiet_since is None:
-        return whole
-    return max(min(whole, record.quiet_since), whole - _LONGEST_LOOK_BACK)
+    idle_from = start = idle_start(lifecycle, now)
+    if record.quiet_since is not None:
+        start = max(min(start, record.quiet_since), start - _LONGEST_LOOK_BACK)
+    return Window(start, idle_from, now, lifecycle.publish)
 
 
-def judge(subjects: Sequence[Subject], start: datetime, now: datetime, idle_from: datetime) -> Evidence:
-    """Judge the window from ``start`` (a whole minute) to ``now``.
+def judge(subjects: Sequence[Subject], within: Window) -> Evidence:
+    """Judge what the metrics show within a window.
 
-    Traffic before ``idle_from`` was shown late and is an idle time ago: the quiet begins after it, so that
+    Traffic before the idle time was shown late and is an idle time ago: the quiet begins after it, so that
     the endpoint is marked again at once, and not a sweep later.
     """
+    streams = _streams_shown(subjects)
+    start = within.start
     for subject in subjects:
-        for what, series in (
-            ("Invocations", subject.invocations),
-            ("concurrent requests", subject.concurrency),
-        ):
-            busy = [at for at, value in series.points.items() if value > 0 and at >= start]
-            if not busy:
-                continue
-            last = max(busy)
-            if last >= idle_from:
-                detail = f"{what} of {subject.name} at {last.isoformat(timespec='minutes')}"
-                return Evidence(Kind.TRAFFIC, detail=detail)
-            start = last + _MINUTE
-    proofs = [subject for subject in subjects if subject.utilisation is not None]
-    if not proofs:
-        return Evidence(Kind.UNKNOWN, detail="no variant or component is known")
+        for what, busy in _busy(subject, start - within.interval):
+            if busy + within.interval > within.idle_from:
+                detail = f"{what} of {subject.name} at {busy.isoformat(timespec='minutes')}"
+                return Evidence(Kind.TRAFFIC, detail=detail, streams_shown=streams)
+            start = max(start, busy + within.interval)
+    until: list[datetime] = []
     for subject in subjects:
-        doubt = _doubt(subject, start, now)
+        doubt = _doubt(subject, start, within)
         if doubt:
-            return Evidence(Kind.UNKNOWN, detail=f"{subject.name}: {doubt}")
-    until = min(max(subject.utilisation.points) for subject in proofs if subject.utilisation) + _MINUTE
-    return Evidence(Kind.QUIET, since=start, until=until)
+            return Evidence(Kind.UNKNOWN, detail=f"{subject.name}: {doubt}", streams_shown=streams)
+        if subject.utilisation is not None:
+            until.append(max(subject.utilisation.points) + within.interval)
+            until.append(_requests_known_until(subject, within))
+    if not until:
+        return Evidence(Kind.UNKNOWN, detail="no variant or component is known")
+    return Evidence(Kind.QUIET, since=start, until=min(until), streams_shown=streams)
 
 
-def _doubt(subject: Subject, start: datetime, now: datetime) -> str | None:
-    """Say why this subject's quiet is not proven; None where it is."""
-    if not (subject.invocations.whole and subject.concurrency.whole):
+def _busy(subject: Subject, after: datetime) -> Iterator[tuple[str, datetime]]:
+    """Yield for each metric that shows traffic its name and its last such minute."""
+    for what, series, most in (
+        ("Invocations", subject.invocations, 0.0),
+        ("concurrent requests", subject.concurrency, 0.0),
+        ("GPU utilisation", subject.gpu or Series(), IDLE_GPU_PERCENT),
+    ):
+        busy = [at for at, value in series.points.items() if value > most and at > after]
+        if busy:
+            yield what, max(busy)
+
+
+def _streams_shown(subjects: Sequence[Subject]) -> bool | None:
+    """Return whether requests in flight are shown; None without traffic by which to tell."""
+    served = [
+        each
+        for each in subjects
+        if each.utilisation is not None and any(value > 0 for value in each.invocations.points.values())
+    ]
+    return all(each.concurrency.points for each in served) if served else None
+
+
+def _requests_known_until(subject: Subject, within: Window) -> datetime:
+    """Return up to when every request would be shown: a later datapoint of theirs, or their longest delay."""
+    known = _request_minutes(subject)
+    settled = within.now - within.request_lag
+    return max(settled, max(known) + _MINUTE) if known else settled
+
+
+def _request_minutes(subject: Subject) -> set[datetime]:
+    return {*subject.invocations.points, *subject.concurrency.points}
+
+
+def _doubt(subject: Subject, start: datetime, within: Window) -> str | None:
+    """Return why this subject's quiet is not proven; None where it is."""
+    read = (subject.invocations, subject.concurrency, subject.utilisation, subject.gpu)
+    if not all(series.whole for series in read if series is not None):
         return "CloudWatch gave no whole answer"
     if subject.utilisation is None:
         return None
-    if not subject.utilisation.whole:
-        return "CloudWatch gave no whole answer"
-    inside = sorted(at for at in subject.utilisation.points if start <= at <= now)
-    if not inside:
-        return "no utilisation in the window"
-    if now - inside[-1] > LAG:
-        return f"utilisation is stale: the last is of {inside[-1].isoformat(timespec='minutes')}"
-    lost = _first_lost(start, subject.utilisation.points, inside[-1])
-    return None if lost is None else f"utilisation is missing at {lost.isoformat(timespec='minutes')}"
+    counts, now = subject.utilisation.points, within.now
+    last = max((at for at in counts if at <= now), default=None)
+    if last is None:
+        return "no utilisation is shown"
+    if now - last > LATE + 2 * within.interval:
+        return f"utilisation is stale: the last is of {last.isoformat(timespec='minutes')}"
+    lost = _first_lost(start, counts, last, within.interval)
+    if lost is not None:
+        return f"utilisation is missing at {lost.isoformat(timespec='minutes')}"
+    return _lost_requests(subject, start, within)
 
 
-def _first_lost(start: datetime, counts: Mapping[datetime, float], last: datetime) -> datetime | None:
-    """Return the first minute of which nothing is known: with its utilisation a request may be lost.
+def _lost_requests(subject: Subject, start: datetime, within: Window) -> str | None:
+    """Return what is lost of request metrics that are written while there is no traffic.
 
-    Publishers jitter: a minute's samples may stand in the minute beside it, which then has twice as many.
+    A series without a datapoint in the quiet writes no zeros: there only time tells (``REQUEST_LAG``).
     """
-    window = (start + n * _MINUTE for n in range((last - start) // _MINUTE))
-    lost = [at for at in window if at not in counts]
-    if not lost:
-        return None
-    usual = median(counts.values())
-    spare = {at for at, count in counts.items() if usual > 0 and count >= 2 * usual}
-    for at in lost:
-        beside = next((near for near in (at - _MINUTE, at + _MINUTE) if near in spare), None)
-        if beside is None:
-            return at
-        spare.remove(beside)
+    known = sorted(_request_minutes(subject))
+    if not known or known[-1] < start:
+        return None if subject.sparse else "nothing shows whether it has requests"
+    if within.now - known[-1] > within.request_lag + within.interval:
+        return f"request metrics stopped at {known[-1].isoformat(timespec='minutes')}"
+    # The interval is the endpoint's own only with enhanced metrics; otherwise it is a minute.
+    step = min([within.interval, *(other - one for one, other in pairwise(known))])
+    lost = _first_lost(start, dict.fromkeys(known, 1.0), known[-1], step)
+    return None if lost is None else f"request metrics are missing at {lost.isoformat(timespec='minutes')}"
+
+
+def _first_lost(
+    start: datetime, counts: Mapping[datetime, float], last: datetime, step: timedelta
+) -> datetime | None:
+    """Return the first minute from ``start`` to ``last`` of which nothing is known; None where there is none.
+
+    Publishers jitter: a datapoint may be a minute off, or its samples may be in the next or the previous one,
+    which then has twice as many as those around. More instances do not look like that: their samples are in
+    those around as well.
+    """
+    stamps = sorted(at for at in counts if at <= last)
+    first = next((number for number, at in enumerate(stamps) if at >= start), len(stamps))
+    if first == 0:
+        # An interval is complete after its length.
+        if stamps[0] - start >= step + _jitter(step) and stamps[0] > start:
+            return start
+        first = 1
+    spent: set[int] = set()
+    for number in range(first, len(stamps)):
+        one, other = stamps[number - 1], stamps[number]
+        gap = other - one - _jitter(step)
+        if gap <= step or other - _MINUTE < start:
+            continue
+        both = next(
+            (n for n in (number - 1, number) if _has_both(stamps, counts, n, number) and n not in spent), None
+        )
+        if gap > 2 * step or both is None:
+            return max(start, one + step)
+        spent.add(both)
     return None
+
+
+def _jitter(step: timedelta) -> timedelta:
+    """Return how far from its interval a datapoint may be: below CloudWatch's minute nothing shows."""
+    return timedelta() if step <= _MINUTE else _MINUTE
+
+
+def _has_both(stamps: Sequence[datetime], counts: Mapping[datetime, float], number: int, gap: int) -> bool:
+    """Return whether a datapoint beside the gap before stamp ``gap`` holds the lost samples too."""
+    before = [counts[at] for at in stamps[max(0, min(number, gap) - _AROUND) : min(number, gap)]]
+    after = [counts[at] for at in stamps[max(number + 1, gap) :][:_AROUND]]
+    if not before or not after:
+        return False
+    usual = max(*before, *after)
+    return 0 < 2 * usual <= counts[stamps[number]]
 
 
 def _floor(moment: datetime) -> datetime:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -111,7 +112,11 @@ def next_opening(table: Timetable, at: datetime) -> datetime | None:
 
 def _open_times(table: Timetable, at: datetime) -> list[tuple[datetime, datetime]]:
     """The open times from a fortnight before ``at`` to a fortnight after, in UTC, joined and in order."""
-    today = at.astimezone(table.zone).date()
+    return _around(table, at.astimezone(table.zone).date())
+
+
+@lru_cache(maxsize=256)
+def _around(table: Timetable, today: date) -> list[tuple[datetime, datetime]]:
     spans = sorted(
         span
         for offset in range(-14, 15)
@@ -131,20 +136,33 @@ def _span(table: Timetable, each: Range, day: date) -> tuple[datetime, datetime]
     if day.weekday() not in each.days:
         return None
     ends_on = day if each.end > each.start else day + timedelta(days=1)
-    # Of an hour that comes twice, opening takes the first and closing the second: nobody is cut off early.
-    start, end = _utc(table, day, each.start, fold=0), _utc(table, ends_on, each.end, fold=1)
+    # In a repeated hour, opening takes the first reading and closing the second, so nothing is cut early. A
+    # closing at the start of that hour takes the first: the minute before it is not repeated.
+    repeated = _is_repeated(table, ends_on, each.end) and _is_repeated(table, ends_on, each.end - 1)
+    start, end = _utc(table, day, each.start, fold=0), _utc(table, ends_on, each.end, fold=int(repeated))
     # In the hour that is left out a range may shrink to nothing.
     return (start, end) if start < end else None
 
 
+def _local(table: Timetable, day: date, minutes: int, fold: int) -> datetime:
+    """Return a reading of the local clock: ``minutes`` from the midnight at which ``day`` begins."""
+    days, minutes = divmod(minutes, _DAY_MINUTES)
+    clock = time(minutes // 60, minutes % 60, fold=fold)
+    return datetime.combine(day + timedelta(days=days), clock, tzinfo=table.zone)
+
+
+def _is_repeated(table: Timetable, day: date, minutes: int) -> bool:
+    """Return whether the local clock shows this reading twice, in autumn."""
+    first, second = (_local(table, day, minutes, fold).utcoffset() for fold in (0, 1))
+    return first is not None and second is not None and first > second
+
+
 def _utc(table: Timetable, day: date, minutes: int, *, fold: int) -> datetime:
-    """The moment of a local clock reading.
+    """Return the moment of a local clock reading.
 
     A reading in the hour that is left out in spring means the moment at which the clock jumps.
     """
-    day += timedelta(days=minutes // (24 * 60))
-    minutes %= 24 * 60
-    local = datetime.combine(day, time(minutes // 60, minutes % 60, fold=fold), tzinfo=table.zone)
+    local = _local(table, day, minutes, fold)
     moment = local.astimezone(UTC)
     if moment.astimezone(table.zone).replace(tzinfo=None) == local.replace(tzinfo=None):
         return moment

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from peagle_guard import tags
 from peagle_guard.aws import Aws, Page
+from peagle_guard.identity import arn_key, same_arn
 from peagle_guard.records import Endpoint, Record
 
 T = TypeVar("T")
@@ -26,16 +27,6 @@ class Inventory:
     def with_components(self, endpoint: Endpoint) -> Endpoint:
         """Return the endpoint with its components."""
         return replace(endpoint, components=(self.components or {}).get(endpoint.name, ()))
-
-
-def arn_key(arn: str) -> str:
-    """ARNs of endpoints are written in small letters here and there, so letters' case is no difference."""
-    return arn.lower()
-
-
-def same_arn(record: Record, endpoint: Endpoint) -> bool:
-    """Say whether the register means this endpoint's ARN; it may not know one yet."""
-    return not record.arn or arn_key(record.arn) == arn_key(endpoint.arn)
 
 
 def take(aws: Aws) -> Inventory:
@@ -67,7 +58,7 @@ def is_foreign(endpoint: Endpoint, found: Mapping[str, str], record: Record | No
     """Say why an endpoint that wears a tag of ours, or is in the register, is not ours; None where it is."""
     if not tags.is_ours(endpoint.name, found):
         return "its tags do not name it as peagle-sm's"
-    if record is not None and not same_arn(record, endpoint):
+    if record is not None and record.arn and not same_arn(record.arn, endpoint.arn):
         return f"the register knows this name under another ARN ({record.arn})"
     return None
 

@@ -7,9 +7,9 @@ rate fires at once.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any, Protocol
 
 from botocore.exceptions import ClientError
@@ -20,8 +20,9 @@ _RATE = "rate(10 minutes)"
 _LASTS = timedelta(days=1)
 # How long the stack's switch has for itself before the endpoint is deleted directly.
 HARD_AFTER = timedelta(minutes=30)
-# EventBridge Scheduler tries for this long, and leaves what it could not deliver in the dead-letter queue.
-_RETRY = {"MaximumEventAgeInSeconds": 600, "MaximumRetryAttempts": 5}
+# No retries: by default Scheduler retries for 24 hours, and a late retry would delete a new endpoint of the
+# same name. The rate repeats anyway. What could not be delivered goes to the dead-letter queue.
+RETRY = {"MaximumEventAgeInSeconds": 60, "MaximumRetryAttempts": 0}
 
 
 class NotArmed(Exception):
@@ -107,14 +108,28 @@ def arm(scheduler: Scheduler, arming: Arming) -> None:
         _check(scheduler.get_schedule(Name=request["Name"]), request)
 
 
-def disarm(scheduler: Scheduler, names: Sequence[str]) -> None:
-    """Delete the schedules; one that is not there is fine."""
-    for name in names:
-        try:
-            scheduler.delete_schedule(Name=name)
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ResourceNotFoundException":
-                raise
+def disarm_all(scheduler: Scheduler, name: str) -> None:
+    """Delete the lifetime schedule of that name and its hard ones; none is fine."""
+    _delete(scheduler, name)
+    _delete(scheduler, hard_name(name))
+    disarm_components(scheduler, name)
+
+
+def disarm_components(scheduler: Scheduler, name: str, after: int = 0) -> None:
+    """Delete the schedules of the components numbered above ``after``; they are numbered without a gap."""
+    for number in count(after + 1):
+        if not _delete(scheduler, hard_name(name, number)):
+            return
+
+
+def _delete(scheduler: Scheduler, name: str) -> bool:
+    try:
+        scheduler.delete_schedule(Name=name)
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "ResourceNotFoundException":
+            raise
+        return False
+    return True
 
 
 def _check(found: Any, request: dict[str, Any]) -> None:
@@ -169,7 +184,7 @@ def _schedule(
             "Arn": target,
             "RoleArn": arming.role_arn,
             "Input": json.dumps(told),
-            "RetryPolicy": _RETRY,
+            "RetryPolicy": RETRY,
             "DeadLetterConfig": {"Arn": arming.dead_letters_arn},
         },
     }

@@ -14,11 +14,13 @@ from botocore.exceptions import ClientError
 from peagle_guard import settings as environment
 from peagle_guard import tags
 from peagle_guard.aws import Register
+from peagle_guard.boto_aws import described
 from peagle_guard.cfn_response import Context, Made, ProviderError, respond
 from peagle_guard.clients import client
-from peagle_guard.lifetime import Arming, Scheduler, arm, disarm
+from peagle_guard.lifetime import Arming, Scheduler, arm, disarm_all, disarm_components
+from peagle_guard.records import Record
 from peagle_guard.register import DynamoRegister
-from peagle_guard.schedules import hard_name, schedule_name
+from peagle_guard.schedules import schedule_name
 from peagle_guard.settings import Settings
 
 _MOST_HOURS = 8760.0
@@ -31,26 +33,43 @@ class Endpoints(Protocol):
     def create_endpoint(self, **parameters: Any) -> Any:
         """CreateEndpoint."""
 
+    def describe_endpoint(self, **parameters: Any) -> Any:
+        """DescribeEndpoint."""
+
 
 def provide(
-    scheduler: Scheduler, register: Register, settings: Settings, event: Mapping[str, Any], now: datetime
+    scheduler: Scheduler,
+    endpoints: Endpoints,
+    register: Register,
+    settings: Settings,
+    event: Mapping[str, Any],
+    now: datetime,
 ) -> Made:
     """Do what CloudFormation asks for one lifetime.
 
+    CloudFormation tries three times to delete the endpoint in its cleanup, and then goes on: the schedules
+    of an endpoint that still exists stay armed. The sweep has them removed once the endpoint is gone.
+
     Raises:
-        ProviderError: a property is not what it must be.
+        ProviderError: a property is not what it must be, or a scaling endpoint changes its instance type.
         NotArmed: a schedule does not read back as it was written.
     """
     properties = event["ResourceProperties"]
     if event["RequestType"] == "Delete":
         name = str(event["PhysicalResourceId"])
-        disarm(scheduler, _names(name, len(_components(properties))))
+        if not _is_needed(endpoints, name, str(properties.get("EndpointName", ""))):
+            disarm_all(scheduler, name)
         return Made(name)
-    arming = _arming(properties, settings, now)
+    if event["RequestType"] == "Update":
+        _refuse_another_type(endpoints, properties, event.get("OldResourceProperties", {}))
+    arming = _arming(event, settings, now)
+    promised = _promised(register.get(arming.endpoint), living=event["RequestType"] == "Update")
+    if promised is not None and promised > arming.expires_at:
+        arming = replace(arming, expires_at=_seconds(promised))
     arm(scheduler, arming)
     if event["RequestType"] == "Update":
-        _forget_components(scheduler, event, arming)
-        _prolong(register, arming, now)
+        disarm_components(scheduler, arming.name, after=len(arming.components))
+        _note_end(register, arming, now)
     expires = arming.expires_at.isoformat(timespec="seconds")
     return Made(arming.name, {"ScheduleName": arming.name, "ExpiresAt": expires})
 
@@ -67,6 +86,9 @@ def wake(
     if not (isinstance(name, str) and name and isinstance(config, str) and config and now):
         detail = f"found {dict(event)!r}; allowed: endpoint, config and time"
         return {"state": "refused", "detail": detail}
+    if described(endpoints, name) is not None:
+        # Delivered twice: `keep` may have moved its schedule since.
+        return {"state": "done", "detail": f"{name} exists already"}
     kept = register.get(name).tags
     if not tags.is_ours(name, kept):
         return {"state": "refused", "detail": f"the register holds no tags of {name}: the guard never saw it"}
@@ -84,13 +106,44 @@ def wake(
     except ClientError as error:
         message = error.response["Error"].get("Message", "")
         if "already existing" in message.lower():
-            return {"state": "done", "detail": f"{name} is there already"}
-        disarm(scheduler, [arming.name])
+            return {"state": "done", "detail": f"{name} exists already"}
+        disarm_all(scheduler, arming.name)
         return {"state": "refused", "detail": f"CreateEndpoint: {message}"}
     return {"state": "done", "detail": f"{name} is being created from {config}"}
 
 
-def _arming(properties: Mapping[str, Any], settings: Settings, now: datetime) -> Arming:
+def _refuse_another_type(endpoints: Endpoints, wanted: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+    """Refuse the one update that SageMaker refuses as well, before anything of the stack has changed.
+
+    `ScalingInstanceTypes` is set only where Application Auto Scaling counts the instances. In a rollback of
+    CloudFormation the endpoint already runs the wanted config; a refusal would then block the stack.
+    """
+    old, new = (list(each.get("ScalingInstanceTypes") or ()) for each in (before, wanted))
+    if not old or not new or old == new:
+        return
+    name = str(wanted.get("EndpointName", ""))
+    found = described(endpoints, name)
+    if found is None or found.config_name == wanted.get("EndpointConfigName"):
+        return
+    raise ProviderError(
+        f"endpoint {name} scales, and SageMaker does not change its instance type while it does: found "
+        f"{', '.join(old)}, wanted {', '.join(new)}. Run `peagle-sm pause {name}`, deploy the stack again, "
+        f"then run `peagle-sm resume {name}`"
+    )
+
+
+def _is_needed(endpoints: Endpoints, schedule: str, endpoint: str) -> bool:
+    """Say whether the schedule is the last line of an endpoint that exists."""
+    return schedule == schedule_name(endpoint) and described(endpoints, endpoint) is not None
+
+
+def _promised(record: Record, *, living: bool) -> datetime | None:
+    """Return the end of the lease that ``keep`` has promised; a pause by hand does not end it."""
+    return record.keep_until if record.paused or (living and record.gone_at is None) else None
+
+
+def _arming(event: Mapping[str, Any], settings: Settings, now: datetime) -> Arming:
+    properties = event["ResourceProperties"]
     missing = [key for key in ("EndpointName", "StackName", "ScheduleName") if not properties.get(key)]
     if missing:
         raise ProviderError(f"not given: {', '.join(missing)}")
@@ -102,7 +155,7 @@ def _arming(properties: Mapping[str, Any], settings: Settings, now: datetime) ->
         dead_letters_arn=settings.dead_letters_arn,
         switch_arn=_switch_arn(str(properties.get("ServiceToken", "")), settings),
         stack=str(properties["StackName"]),
-        components=_components(properties),
+        components=_components(event),
     )
 
 
@@ -126,28 +179,20 @@ def _switch_arn(service_token: str, settings: Settings) -> str:
     return f"{beside}:{settings.switch_function}"
 
 
-def _components(properties: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(str(name) for name in properties.get("InferenceComponentNames") or ())
+def _components(event: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the components to end, those included that this update removes: they exist until its cleanup."""
+    new, old = (
+        [str(name) for name in event.get(key, {}).get("InferenceComponentNames") or ()]
+        for key in ("ResourceProperties", "OldResourceProperties")
+    )
+    return tuple(dict.fromkeys([*new, *old]))
 
 
-def _names(schedule: str, components: int) -> list[str]:
-    return [schedule, hard_name(schedule), *(hard_name(schedule, n) for n in range(1, components + 1))]
-
-
-def _forget_components(scheduler: Scheduler, event: Mapping[str, Any], arming: Arming) -> None:
-    """Remove the schedules of components that this update has taken away."""
-    before = len(_components(event.get("OldResourceProperties", {})))
-    gone = range(len(arming.components) + 1, before + 1)
-    disarm(scheduler, [hard_name(arming.name, number) for number in gone])
-
-
-def _prolong(register: Register, arming: Arming, now: datetime) -> None:
-    """An update of a living endpoint begins its lifetime anew, and keeps its creation: tell the sweeper."""
+def _note_end(register: Register, arming: Arming, now: datetime) -> None:
+    """Write the new end of a living endpoint into the register: its creation stays the same."""
     for _ in range(_WRITE_TRIES):
         record = register.get(arming.endpoint)
-        if record.created_at is None or record.gone_at is not None:
-            return
-        if record.expires_at is not None and record.expires_at >= arming.expires_at:
+        if record.created_at is None or record.gone_at is not None or record.expires_at == arming.expires_at:
             return
         if register.put(replace(record, expires_at=arming.expires_at), now):
             return
@@ -174,7 +219,8 @@ def handler(event: Mapping[str, Any], context: Context) -> dict[str, Any] | None
 
 def _provided(event: Mapping[str, Any]) -> Made:
     settings = environment.load()
-    return provide(client("scheduler"), _register(settings), settings, event, environment.now(settings))
+    now = environment.now(settings)
+    return provide(client("scheduler"), client("sagemaker"), _register(settings), settings, event, now)
 
 
 def _register(settings: Settings) -> Register:

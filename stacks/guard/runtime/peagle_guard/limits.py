@@ -1,8 +1,8 @@
 """The limits that hold whatever the metrics say: the lifetime, the budget, the end of the hours. Pure.
 
 The rule of the drain: where traffic is still flowing at a limit, the sweeper waits ``DRAIN`` and no longer
-(at the end of the hours: the endpoint's grace). The dead-man's schedule does not wait: it knows no
-metrics.
+(at the end of the hours: the endpoint's grace). The lifetime's own schedule knows no metrics and does not
+wait, so the drain comes before it: the sweeper begins ``DRAIN`` before the end of the lifetime.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def next_limit(endpoint: Endpoint, lifecycle: Lifecycle, record: Record, now: da
     """Return the limit that comes (or came) first."""
     warning = min(WARNING, lifecycle.max_lifetime / 4)
     ends = expires_at(endpoint, lifecycle, record)
-    found = [Limit(ends, OffBy.LIFETIME, ends + DRAIN, warning)]
+    found = [Limit(_drains_from(ends, lifecycle, record), OffBy.LIFETIME, ends, warning)]
     spent = budget_ends_at(lifecycle, record)
     if spent is not None:
         found.append(Limit(spent, OffBy.BUDGET, spent + DRAIN, warning))
@@ -55,6 +55,12 @@ def next_limit(endpoint: Endpoint, lifecycle: Lifecycle, record: Record, now: da
     # One limit's drain does not outlast another's.
     drained_at = min(limit.drained_at for limit in found)
     return replace(min(found, key=lambda limit: limit.at), drained_at=drained_at)
+
+
+def _drains_from(ends: datetime, lifecycle: Lifecycle, record: Record) -> datetime:
+    """When the lifetime's drain begins: of a short life in its last quarter, and never during a lease."""
+    begins = ends - min(DRAIN, lifecycle.max_lifetime / 4)
+    return begins if record.keep_until is None else max(begins, min(record.keep_until, ends))
 
 
 def _closes_at(endpoint: Endpoint, lifecycle: Lifecycle, record: Record, now: datetime) -> datetime | None:

@@ -8,8 +8,9 @@ from datetime import datetime
 
 from peagle_guard import tags
 from peagle_guard.aws import Aws
-from peagle_guard.evidence import idle_start, window_start
-from peagle_guard.inventory import Inventory, arn_key, is_foreign
+from peagle_guard.evidence import window
+from peagle_guard.identity import arn_key, same_time
+from peagle_guard.inventory import Inventory, is_foreign
 from peagle_guard.measure import Look, look
 from peagle_guard.records import BUSY, SERVING, Endpoint, Evidence, Kind, Lifecycle, Record
 from peagle_guard.report import Entry
@@ -57,15 +58,11 @@ def evidence_of(
 ) -> tuple[dict[str, Evidence], list[str]]:
     """Return the evidence about each of ours by name, and what failed."""
     looks = [
-        Look(
-            each.endpoint,
-            window_start(each.lifecycle, tracked(each, now), now),
-            idle_start(each.lifecycle, now),
-        )
+        Look(each.endpoint, window(each.lifecycle, tracked(each, now), now), each.read.streams_hidden)
         for each in ours
         if each.endpoint.status in (SERVING | BUSY) - {"Creating"} and each.endpoint.variants
     ]
-    found, faults = look(aws, looks, now)
+    found, faults = look(aws, looks)
     if inventory.components is None:
         found = {name: _without_components(each) for name, each in found.items()}
     return {each.endpoint.name: found.get(each.endpoint.name, _UNSEEN) for each in ours}, faults
@@ -91,7 +88,7 @@ def _tags(
     name that has been created anew, is asked for by itself.
     """
     shown = None if inventory.tags is None else inventory.tags.get(arn_key(endpoint.arn))
-    same = record is not None and record.created_at == endpoint.created_at
+    same = record is not None and same_time(record.created_at, endpoint.created_at)
     if record is None or record.created_at is None or (same and shown is not None):
         return shown or {}
     if same and inventory.tags is None:
@@ -110,9 +107,13 @@ def _kept(found: Mapping[str, str]) -> dict[str, str]:
 
 def _described(aws: Aws, endpoint: Endpoint, record: Record, faults: list[str]) -> Endpoint | None:
     """The endpoint as described, from memory where nothing has changed; None where it has just gone."""
-    same = record.created_at == endpoint.created_at and record.described_at == endpoint.modified_at
+    same = same_time(record.created_at, endpoint.created_at) and same_time(
+        record.described_at, endpoint.modified_at
+    )
     if same and record.variants:
-        return replace(endpoint, config_name=record.config_name, variants=record.variants)
+        return replace(
+            endpoint, config_name=record.config_name, variants=record.variants, is_async=record.is_async
+        )
     try:
         return aws.describe_endpoint(endpoint.name)
     except Exception as error:

@@ -31,6 +31,8 @@ class Endpoint:
     variants: tuple[str, ...] = ()
     components: tuple[str, ...] = ()
     instances: int | None = None
+    # Asynchronous inference publishes no Invocations.
+    is_async: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Lifecycle:
     hours: Timetable | None = None
     stack: str | None = None
     scales_to_zero: bool = False
+    # The interval at which the endpoint's instances publish utilisation.
+    publish: timedelta = timedelta(minutes=1)
     # Tags that could not be read, in words; a sweep reports them.
     faults: tuple[str, ...] = ()
 
@@ -105,6 +109,9 @@ class Record:
     # As last described, so that an unchanged endpoint need not be described again.
     described_at: datetime | None = None
     variants: tuple[str, ...] = ()
+    is_async: bool = False
+    # CloudWatch shows its requests as they arrive, but not those in flight.
+    streams_hidden: bool = False
     version: int = 0
 
 
@@ -118,12 +125,16 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the metrics show. Quiet is proven from ``since`` to ``until``; both are None otherwise."""
+    """What the metrics show. Quiet is proven from ``since`` to ``until``; both are None otherwise.
+
+    ``streams_shown``: whether requests in flight are shown, None without traffic by which to tell.
+    """
 
     kind: Kind
     since: datetime | None = None
     until: datetime | None = None
     detail: str = ""
+    streams_shown: bool | None = None
 
 
 class Action(StrEnum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -32,10 +33,11 @@ _TIMES = (
     "described_at",
 )
 _TEXTS = ("arn", "config_name", "stack")
-_FLAGS = ("paused", "hours_off", "parting")
+_FLAGS = ("paused", "hours_off", "parting", "is_async", "streams_hidden")
 _COUNTS = ("instances", "base_instances", "wake_tries")
 # What is gone is remembered this long, so that it can be explained; what is paused or has hours, for good.
 _REMEMBERED = timedelta(days=90)
+_YEARS = range(2000, 2200)
 
 Item = dict[str, dict[str, Any]]
 
@@ -68,7 +70,7 @@ class DynamoRegister:
         """Return a page (at most 1 MB) of all records."""
         more = {"ExclusiveStartKey": {"pk": {"S": token}}} if token else {}
         answer = self._client.scan(TableName=self._table, ConsistentRead=True, **more)
-        found = tuple(read(item) for item in answer["Items"] if item["pk"]["S"].startswith(PREFIX))
+        found = tuple(read(item) for item in answer["Items"] if _value(item, "pk", "S").startswith(PREFIX))
         last = answer.get("LastEvaluatedKey")
         return Page(found, last["pk"]["S"] if last else None)
 
@@ -89,9 +91,13 @@ class DynamoRegister:
         if removes:
             expression += " REMOVE " + ", ".join(f"#{n}" for n in removes)
         values = {f":{n}": value for n, value in sets.items()}
-        condition = "attribute_not_exists(#version)"
-        if record.version:
-            condition, values[":seen"] = "#version = :seen", {"N": str(record.version)}
+        # A version that is no whole number is read as one, and is replaced.
+        condition = "#version >= :seen AND #version < :next"
+        values |= {":seen": {"N": str(record.version)}, ":next": {"N": str(record.version + 1)}}
+        if not record.version:
+            condition = "attribute_not_exists(#version) OR NOT attribute_type(#version, :seen)"
+            condition += " OR #version < :next"
+            values[":seen"] = {"S": "N"}
         return self._update(PREFIX + record.name, expression, condition, names, values)
 
     def forget(self, record: Record) -> bool:
@@ -175,25 +181,61 @@ def written(record: Record, now: datetime) -> dict[str, dict[str, Any] | None]:
 
 
 def read(item: Mapping[str, Mapping[str, Any]]) -> Record:
-    """Read an item; attributes that are missing, unknown or unreadable do no harm."""
+    """Read an item; attributes that are missing, unknown or unreadable have their defaults."""
 
-    def held(name: str, kind: str) -> Any:
-        return item.get(name, {}).get(kind)
+    def text(name: str) -> str:
+        found = _value(item, name, "S")
+        return found if isinstance(found, str) else ""
 
-    values: dict[str, Any] = {n: _moment(held(n, "S")) for n in _TIMES}
-    values |= {n: held(n, "S") or "" for n in _TEXTS}
-    values |= {n: bool(held(n, "BOOL")) for n in _FLAGS}
-    values |= {n: int(number) for n in _COUNTS if (number := held(n, "N")) is not None}
-    off_by = held("off_by", "S")
+    off_by, spent = text("off_by"), _number(item, "spent_usd")
+    counts = {name: _count(item, name) for name in _COUNTS}
+    values: dict[str, Any] = {name: _moment(text(name)) for name in _TIMES}
+    values |= {name: text(name) for name in _TEXTS}
+    values |= {name: _value(item, name, "BOOL") is True for name in _FLAGS}
+    values |= {name: count for name, count in counts.items() if count is not None}
     return Record(
-        name=item["pk"]["S"].removeprefix(PREFIX),
-        tags=json.loads(held("tags_json", "S") or "{}"),
-        spent_usd=float(held("spent_usd", "N") or 0),
+        name=text("pk").removeprefix(PREFIX),
+        tags=_texts(_json(text("tags_json"))),
+        spent_usd=spent or 0.0,
         off_by=OffBy(off_by) if off_by in set(OffBy) else None,
-        variants=tuple(json.loads(held("variants", "S") or "[]")),
-        version=int(held("version", "N") or 0),
+        variants=_names(_json(text("variants"))),
+        version=_count(item, "version") or 0,
         **values,
     )
+
+
+def _value(item: Mapping[str, Any], name: str, kind: str) -> Any:
+    attribute = item.get(name)
+    return attribute.get(kind) if isinstance(attribute, Mapping) else None
+
+
+def _number(item: Mapping[str, Any], name: str) -> float | None:
+    try:
+        number = float(_value(item, name, "N"))
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
+
+def _count(item: Mapping[str, Any], name: str) -> int | None:
+    number = _number(item, name)
+    return None if number is None else int(number)
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _texts(found: Any) -> dict[str, str]:
+    rows = found.items() if isinstance(found, dict) else ()
+    return {key: value for key, value in rows if isinstance(value, str)}
+
+
+def _names(found: Any) -> tuple[str, ...]:
+    return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ()
 
 
 def _split(held: Mapping[str, dict[str, Any] | None]) -> tuple[Item, list[str]]:
@@ -209,8 +251,10 @@ def _time(moment: datetime) -> dict[str, Any]:
     return {"S": moment.isoformat()}
 
 
-def _moment(text: str | None) -> datetime | None:
+def _moment(text: str) -> datetime | None:
     try:
-        return parse_time(text) if text else None
-    except ValueError:
+        moment = parse_time(text)
+    except (ValueError, OverflowError):
         return None
+    # Years that no endpoint has would overflow when a lifetime is added.
+    return moment if moment.year in _YEARS else None

@@ -6,14 +6,15 @@ the end so that the alarm on errors sees it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 
 from peagle_guard import looking, tags
 from peagle_guard.acting import Actor
 from peagle_guard.aws import Aws
 from peagle_guard.decide import decide
 from peagle_guard.decide_gone import asks_for_its_stack
+from peagle_guard.identity import same_time
 from peagle_guard.inventory import Inventory, take
 from peagle_guard.looking import Ours
 from peagle_guard.records import Action, Decision, Evidence, Kind, Lifecycle, Record
@@ -50,7 +51,7 @@ def _sweep(aws: Aws, settings: Settings, now: datetime, dry_run: bool) -> Report
     evidence, faults = looking.evidence_of(aws, inventory, ours, now)
     actor = Actor(aws, settings, inventory, now, dry_run)
     entries = [
-        *(_one(actor, each, evidence[each.endpoint.name]) for each in ours),
+        *(_one(actor, each, evidence[each.endpoint.name]) for each in _in_turn(ours)),
         *_gone(actor, inventory, {each.endpoint.name for each in ours}),
         *foreign,
     ]
@@ -58,9 +59,20 @@ def _sweep(aws: Aws, settings: Settings, now: datetime, dry_run: bool) -> Report
     return Report(now, tuple(entries), dict(aws.calls), (*inventory.faults, *faults))
 
 
+def _in_turn(ours: Sequence[Ours]) -> list[Ours]:
+    """Put the least recently tried first: no endpoint waits behind one that hangs in every sweep."""
+    return sorted(ours, key=lambda each: _last(each.read.off_at))
+
+
+def _last(tried_at: datetime | None) -> datetime:
+    return tried_at or datetime.min.replace(tzinfo=UTC)
+
+
 def _one(actor: Actor, ours: Ours, evidence: Evidence) -> Entry:
-    decision = decide(ours.endpoint, ours.lifecycle, ours.read, evidence, actor.now)
+    decision = Decision(Action.NONE, "nothing could be decided", ours.read)
+    faults: tuple[str, ...]
     try:
+        decision = decide(ours.endpoint, ours.lifecycle, ours.read, evidence, actor.now)
         decision, faults = actor.act(ours, decision)
     except Exception as error:
         faults = (f"{type(error).__name__}: {error}",)
@@ -68,21 +80,22 @@ def _one(actor: Actor, ours: Ours, evidence: Evidence) -> Entry:
 
 
 def _gone(actor: Actor, inventory: Inventory, ours: set[str]) -> Iterator[Entry]:
-    for record in inventory.records.values():
+    for record in sorted(inventory.records.values(), key=lambda each: _last(each.wake_tried_at)):
         listed = inventory.endpoints.get(record.name)
         # Somebody else's endpoint of that name: ours is gone, and is not woken.
         if record.name in ours or (listed is not None and record.gone_at is not None):
             continue
-        if listed is not None and listed.created_at == record.created_at:
+        if listed is not None and same_time(listed.created_at, record.created_at):
             continue
         yield _one_gone(actor, record)
 
 
 def _one_gone(actor: Actor, record: Record) -> Entry:
     lifecycle = tags.lifecycle(record.tags)
-    decision = decide(None, lifecycle, record, Evidence(Kind.UNKNOWN), actor.now)
+    decision = Decision(Action.NONE, "nothing could be decided", record)
     faults: tuple[str, ...] = ()
     try:
+        decision = decide(None, lifecycle, record, Evidence(Kind.UNKNOWN), actor.now)
         if decision.action is Action.WAKE or asks_for_its_stack(lifecycle, record, actor.now, _EVERY):
             decision = _unless_destroyed(actor.aws, lifecycle, record, decision)
         decision, faults = actor.act_on_gone(record, lifecycle, decision)

@@ -9,9 +9,12 @@ from typing import Any
 import boto3
 from botocore.exceptions import ClientError
 
+from peagle_guard import settings as environment
 from peagle_guard.boto_aws import described, is_missing, tags_of
 from peagle_guard.clients import client
 from peagle_guard.records import Endpoint
+from peagle_guard.register import DynamoRegister
+from peagle_guard.settings import Settings
 from peagle_guard.turning import NoUpdates, Stack
 
 _NO_UPDATES = "no updates are to be performed"
@@ -22,12 +25,24 @@ _MOST_IDS = 50
 class BotoSwitch:
     """AWS by boto3 for the switch."""
 
-    def __init__(self, session: boto3.Session | None = None) -> None:
-        """Take a session (the Lambda's own by default)."""
+    def __init__(self, settings: Settings, session: boto3.Session | None = None) -> None:
+        """Take the settings, and a session (the Lambda's own by default)."""
+        self._settings = settings
+        self._register = DynamoRegister(client("dynamodb", session), settings.table)
         self._cloudformation = client("cloudformation", session)
         self._sagemaker = client("sagemaker", session)
         self._scheduler = client("scheduler", session)
         self._scaling = client("application-autoscaling", session)
+
+    @property
+    def register(self) -> DynamoRegister:
+        """The guard's memory."""
+        return self._register
+
+    @property
+    def now(self) -> datetime:
+        """The present."""
+        return environment.now(self._settings)
 
     def describe_stack(self, name: str) -> Stack | None:
         """DescribeStacks; None where there is none of that name."""
@@ -108,15 +123,19 @@ class BotoSwitch:
         """DeleteEndpoint; the configuration and the model are kept."""
         self._sagemaker.delete_endpoint(EndpointName=name)
 
-    def schedule_start(self, name: str) -> datetime | None:
-        """StartDate of a schedule; None where there is none of that name."""
+    def schedule_times(self, name: str) -> tuple[datetime | None, datetime | None] | None:
+        """StartDate and LastModificationDate of a schedule; None where there is none of that name."""
         try:
-            start = self._scheduler.get_schedule(Name=name).get("StartDate")
+            answer = self._scheduler.get_schedule(Name=name)
         except ClientError as error:
             if error.response["Error"]["Code"] == "ResourceNotFoundException":
                 return None
             raise
-        return start.astimezone(UTC) if start is not None else None
+        start, changed_at = answer.get("StartDate"), answer.get("LastModificationDate")
+        return (
+            None if start is None else start.astimezone(UTC),
+            None if changed_at is None else changed_at.astimezone(UTC),
+        )
 
     def delete_schedule(self, name: str) -> None:
         """DeleteSchedule; none of that name is fine."""

@@ -11,14 +11,30 @@ from peagle_guard.records import Lifecycle
 
 PREFIX = "peagle-sm:"
 MANAGED_BY = f"{PREFIX}managed-by"
+STACK_PREFIX = "Peagle-"
 # A stream may last 8 minutes; idle plus grace is at least 15 by the spec's own rule.
 _LEAST_IDLE_MINUTES, _LEAST_GRACE_MINUTES, _LEAST_SUM_MINUTES = 5.0, 10.0, 15.0
 _MOST_HOURS = 8760.0
+# The longest interval that SageMaker's MetricsConfig allows.
+_MOST_PUBLISH_SECONDS = 300.0
 
 
 def is_ours(name: str, tags: Mapping[str, str]) -> bool:
     """Say whether the tags claim this very endpoint: another's name in them is a copy, and not ours."""
     return tags.get(MANAGED_BY) == "peagle-sm" and tags.get(f"{PREFIX}endpoint") == name
+
+
+def stack_of(tags: Mapping[str, str]) -> str | None:
+    """Return the stack that owns the endpoint: ``Peagle-<endpoint>`` or none.
+
+    A tag that names another stack is not believed: that stack owns another endpoint.
+    """
+    stack = tags.get(f"{PREFIX}stack")
+    return stack if stack and stack == _stack_for(tags) else None
+
+
+def _stack_for(tags: Mapping[str, str]) -> str:
+    return f"{STACK_PREFIX}{tags.get(f'{PREFIX}endpoint', '')}"
 
 
 def lifecycle(tags: Mapping[str, str]) -> Lifecycle:
@@ -37,8 +53,15 @@ def lifecycle(tags: Mapping[str, str]) -> Lifecycle:
         return found or None
 
     plain = Lifecycle()
+    stack = tags.get(f"{PREFIX}stack")
+    if stack and stack_of(tags) is None:
+        faults.append(
+            f"tag {PREFIX}stack: found {stack!r}; allowed: {_stack_for(tags)!r}; "
+            "the endpoint is turned off without a stack"
+        )
     idle = read("idle-minutes", plain.idle / timedelta(minutes=1), _LEAST_IDLE_MINUTES, math.inf)
     grace = read("grace-minutes", plain.grace / timedelta(minutes=1), _LEAST_GRACE_MINUTES, math.inf)
+    publish_s = read("publish-seconds", plain.publish / timedelta(seconds=1), 1.0, _MOST_PUBLISH_SECONDS)
     lifetime_hours = read("max-lifetime-hours", plain.max_lifetime / timedelta(hours=1), 1e-3, _MOST_HOURS)
     return Lifecycle(
         idle=_minutes(max(idle, _LEAST_SUM_MINUTES - grace)),
@@ -47,7 +70,8 @@ def lifecycle(tags: Mapping[str, str]) -> Lifecycle:
         budget_usd=positive("budget-usd"),
         usd_per_hour=positive("usd-per-hour"),
         hours=_timetable(tags.get(f"{PREFIX}hours"), faults),
-        stack=tags.get(f"{PREFIX}stack") or None,
+        stack=stack_of(tags),
+        publish=timedelta(seconds=publish_s),
         scales_to_zero=tags.get(f"{PREFIX}idle") == "scale-to-zero",
         faults=tuple(faults),
     )

@@ -6,12 +6,13 @@ from dataclasses import replace
 from datetime import datetime
 
 from peagle_guard import costs
+from peagle_guard.identity import same_time
 from peagle_guard.records import Endpoint, Lifecycle, Record
 
 
 def track(endpoint: Endpoint, lifecycle: Lifecycle, record: Record, now: datetime) -> Record:
     """Return the record of this endpoint as seen at ``now``; one of another creation starts afresh."""
-    if record.created_at != endpoint.created_at:
+    if not same_time(record.created_at, endpoint.created_at):
         record = _begun(endpoint, record)
     # The command line may have written the record first, with less in it.
     record = replace(
@@ -39,7 +40,7 @@ def unmarked(record: Record) -> Record:
 
 
 def _begun(endpoint: Endpoint, record: Record) -> Record:
-    """A new life. A record without creation time was written by ``keep`` before any sweep: it holds."""
+    """A new life. What ``keep`` wrote before any sweep holds, and what it promised before a pause by hand."""
     fresh = Record(
         name=endpoint.name,
         arn=endpoint.arn,
@@ -48,7 +49,7 @@ def _begun(endpoint: Endpoint, record: Record) -> Record:
         tags=record.tags,
         version=record.version,
     )
-    if record.created_at is None:
+    if record.created_at is None or record.paused:
         return replace(fresh, keep_until=record.keep_until, expires_at=record.expires_at)
     # What the timetable woke goes on spending the same budget; what somebody deployed begins a new one.
     woken = record.woken_for is not None and endpoint.created_at >= record.woken_for
@@ -71,5 +72,6 @@ def _configured(endpoint: Endpoint, record: Record) -> Record:
         record,
         config_name=endpoint.config_name,
         variants=endpoint.variants,
+        is_async=endpoint.is_async,
         described_at=endpoint.modified_at,
     )

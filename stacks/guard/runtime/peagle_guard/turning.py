@@ -12,12 +12,15 @@ from datetime import datetime
 from itertools import count
 from typing import Any, Protocol
 
+from botocore.exceptions import ClientError
+
+from peagle_guard.claiming import Claims, claim, is_later, is_parting, moved_to, unclaim
+from peagle_guard.identity import same_arn, same_time
 from peagle_guard.records import BUSY, Endpoint
 from peagle_guard.schedules import hard_name, schedule_name
 from peagle_guard.settings import parse_time
-from peagle_guard.tags import PREFIX, is_ours
+from peagle_guard.tags import STACK_PREFIX, is_ours, stack_of
 
-STACK_PREFIX = "Peagle-"
 PARAMETER = "EndpointState"
 # Stacks in these states can be updated.
 _UPDATABLE = frozenset(
@@ -45,7 +48,7 @@ class Stack:
     parameters: Mapping[str, str]
 
 
-class SwitchAws(Protocol):
+class SwitchAws(Claims, Protocol):
     """AWS as the switch sees it."""
 
     def describe_stack(self, name: str) -> Stack | None:
@@ -75,8 +78,8 @@ class SwitchAws(Protocol):
     def delete_endpoint(self, name: str) -> None:
         """DeleteEndpoint; the configuration and the model are kept."""
 
-    def schedule_start(self, name: str) -> datetime | None:
-        """StartDate of a schedule; None where there is none of that name."""
+    def schedule_times(self, name: str) -> tuple[datetime | None, datetime | None] | None:
+        """StartDate and LastModificationDate of a schedule; None where there is none of that name."""
 
     def delete_schedule(self, name: str) -> None:
         """DeleteSchedule; none of that name is fine."""
@@ -88,7 +91,7 @@ Answer = dict[str, Any]
 def turn(aws: SwitchAws, event: Mapping[str, Any]) -> Answer:
     """Do what an event asks: ``{"state": "done" | "in-progress" | "refused", "detail", "started"}``.
 
-    With ``"parting": True`` where an endpoint without its components is left to be deleted by the next call.
+    Before components are deleted the register has the endpoint as parting: each sweep carries it through.
     """
     action, stack, endpoint = event.get("action"), event.get("stack"), event.get("endpoint")
     if action == "off" and isinstance(endpoint, str):
@@ -108,26 +111,33 @@ def turn(aws: SwitchAws, event: Mapping[str, Any]) -> Answer:
 def _off(aws: SwitchAws, stack: Stack | None, stack_name: str, name: str, event: Mapping[str, Any]) -> Answer:
     endpoint = aws.describe_endpoint(name)
     expires_at = _moment(event.get("expires_at"))
-    if endpoint is not None and expires_at is not None and endpoint.created_at > expires_at:
-        return _refused(f"{name} was created after this limit ended: it is another endpoint's limit")
+    if endpoint is not None and expires_at is not None:
+        if endpoint.created_at > expires_at:
+            return _refused(f"{name} was created after this limit ended: it is another endpoint's limit")
+        start, _ = aws.schedule_times(schedule_name(name)) or (None, None)
+        if start is not None and is_later(start, expires_at):
+            return _refused(moved_to(name, start))
     if stack is None or stack.status == "REVIEW_IN_PROGRESS":
-        return _delete_itself(aws, endpoint, stack_name)
+        return _delete_itself(aws, endpoint, stack_name, event)
     if stack.status.endswith("_IN_PROGRESS"):
         return _waiting(f"{stack_name} is {stack.status}")
     if stack.status not in _UPDATABLE:
         # A stack that failed cannot be updated, and its endpoint goes on costing.
-        return _delete_itself(aws, endpoint, stack_name)
+        return _delete_itself(aws, endpoint, stack_name, event)
     if endpoint is not None and (endpoint.status in BUSY or endpoint.status == "Deleting"):
         # CloudFormation would try once, be refused, and forget the endpoint.
         return _waiting(f"{name} is {endpoint.status}")
     if PARAMETER not in stack.parameters:
         return _refused(f"{stack_name} has no parameter {PARAMETER}: it was not made by peagle-sm")
     if stack.parameters[PARAMETER] == "off":
-        return _delete_itself(aws, endpoint, stack_name)
+        return _delete_itself(aws, endpoint, stack_name, event)
+    moved = None if endpoint is None else claim(aws, endpoint, expires_at)
+    if moved is not None:
+        return _refused(moved)
     try:
         aws.update_stack(stack_name, _parameters(stack, "off"))
     except NoUpdates:
-        return _delete_itself(aws, endpoint, stack_name)
+        return _delete_itself(aws, endpoint, stack_name, event)
     return _begun(f"{stack_name} is being updated to {PARAMETER}=off")
 
 
@@ -138,58 +148,114 @@ def _off_direct(aws: SwitchAws, event: Mapping[str, Any], name: str) -> Answer:
     if created_at is None or not arn:
         return _refused(f"found {dict(event)!r}; arn and created_at say which endpoint {name} is meant")
     endpoint = aws.describe_endpoint(name)
-    if endpoint is not None and endpoint.created_at == created_at and endpoint.arn == arn:
-        return _delete_itself(aws, endpoint, None)
+    if endpoint is not None and same_time(endpoint.created_at, created_at) and same_arn(endpoint.arn, arn):
+        return _delete_itself(aws, endpoint, None, {})
     expires_at = _moment(event.get("expires_at"))
     if expires_at is not None:
-        _disarm(aws, name, expires_at)
+        hard_expires_at = _moment(event.get("hard_expires_at")) or expires_at
+        _disarm(aws, name, expires_at, hard_expires_at, _moment(event.get("off_at")))
     return _done(f"{name} is gone")
 
 
-def _disarm(aws: SwitchAws, name: str, expires_at: datetime) -> None:
+def _disarm(
+    aws: SwitchAws, name: str, expires_at: datetime, hard_expires_at: datetime, off_at: datetime | None
+) -> None:
     """Remove the schedules of the endpoint that is gone; a later one belongs to the next of that name."""
     schedule = schedule_name(name)
-    for each in (schedule, hard_name(schedule)):
-        _disarm_one(aws, each, expires_at)
+    _disarm_one(aws, schedule, expires_at, off_at)
+    _disarm_one(aws, hard_name(schedule), hard_expires_at, off_at)
     for number in count(1):
         # One a component, numbered without a gap.
-        if not _disarm_one(aws, hard_name(schedule, number), expires_at):
+        if not _disarm_one(aws, hard_name(schedule, number), hard_expires_at, off_at):
             break
 
 
-def _disarm_one(aws: SwitchAws, name: str, expires_at: datetime) -> bool:
-    """Say whether there was a schedule of that name; remove it unless it begins later."""
-    start = aws.schedule_start(name)
-    if start is not None and start <= expires_at:
+def _disarm_one(aws: SwitchAws, name: str, expires_at: datetime, off_at: datetime | None) -> bool:
+    """Say whether there is a schedule of that name; remove it unless it is the next endpoint's.
+
+    A deploy arms before it creates, also for a lifetime that ends before the old one would have: what
+    was written after the turn-off (``off_at``) is kept.
+    """
+    times = aws.schedule_times(name)
+    if times is None:
+        return False
+    start, changed_at = times
+    is_old = off_at is None or changed_at is None or changed_at <= off_at
+    if start is not None and start <= expires_at and is_old:
         aws.delete_schedule(name)
-    return start is not None
+    return True
 
 
-def _delete_itself(aws: SwitchAws, endpoint: Endpoint | None, stack: str | None) -> Answer:
-    """Delete the endpoint, what blocks its deletion first; its configuration and model are kept."""
+def _delete_itself(
+    aws: SwitchAws, endpoint: Endpoint | None, stack: str | None, event: Mapping[str, Any]
+) -> Answer:
+    """Delete the endpoint, its components first; its configuration and model are kept."""
     if endpoint is None:
         return _done("the endpoint is gone")
     if endpoint.status == "Deleting":
+        _deregister(aws, _variants(endpoint))
         return _waiting(f"{endpoint.name} is being deleted")
     if endpoint.status in BUSY:
         return _waiting(f"AWS refuses a deletion while {endpoint.name} is {endpoint.status}")
     tags = aws.endpoint_tags(endpoint.arn)
-    if not is_ours(endpoint.name, tags) or tags.get(f"{PREFIX}stack") != stack:
+    if not is_ours(endpoint.name, tags) or stack_of(tags) != stack:
         return _refused(
             f"the tags of {endpoint.name} do not say that it belongs to {stack or 'peagle-sm alone'}"
         )
     components = aws.components(endpoint.name)
-    targets = [f"endpoint/{endpoint.name}/variant/{variant}" for variant in endpoint.variants]
-    targets += [f"inference-component/{component}" for component in components]
-    for resource_id, dimension in aws.scalable_targets(targets):
-        aws.deregister(resource_id, dimension)
-    for component in components:
-        aws.delete_component(component)
+    targets = aws.scalable_targets([f"inference-component/{component}" for component in components])
+    begun = is_parting(aws, endpoint)
+    moved = claim(aws, endpoint, _moment(event.get("expires_at")), parting=bool(components))
+    if moved is not None:
+        return _refused(moved)
     if components:
-        detail = f"the inference components of {endpoint.name} are being deleted; the endpoint is next"
-        return {**_begun(detail), "parting": True}
+        _dismantle(aws, endpoint, components, targets, begun)
+        return _begun(f"the inference components of {endpoint.name} are being deleted; the endpoint is next")
     aws.delete_endpoint(endpoint.name)
+    # Not before: a deletion that AWS refuses would leave the endpoint without its autoscaling.
+    _deregister(aws, _variants(endpoint))
     return _begun(f"{endpoint.name} is being deleted")
+
+
+def _dismantle(
+    aws: SwitchAws,
+    endpoint: Endpoint,
+    components: Sequence[str],
+    targets: Sequence[tuple[str, str]],
+    begun: bool,
+) -> None:
+    """Delete the components, their autoscaling first.
+
+    Where AWS refuses the first call, nothing changes, unless an earlier try has ``begun`` already.
+    """
+    try:
+        for resource_id, dimension in targets:
+            aws.deregister(resource_id, dimension)
+            begun = True
+        for component in components:
+            aws.delete_component(component)
+            begun = True
+    except Exception as error:
+        if not begun and _is_refusal(error):
+            unclaim(aws, endpoint)
+        raise
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Say whether AWS has certainly not done what it was asked for."""
+    if not isinstance(error, ClientError):
+        return False
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
+    return status < 500
+
+
+def _variants(endpoint: Endpoint) -> list[str]:
+    return [f"endpoint/{endpoint.name}/variant/{variant}" for variant in endpoint.variants]
+
+
+def _deregister(aws: SwitchAws, resource_ids: Sequence[str]) -> None:
+    for resource_id, dimension in aws.scalable_targets(resource_ids):
+        aws.deregister(resource_id, dimension)
 
 
 # --- on -----------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from tests.local.cloudformation.resources.conftest import Stack
 
 # Answers as its property `Do` says, and writes down what it was asked.
 PROVIDER = """
-import json, urllib.request
+import json, time, urllib.request
 import boto3
 
 def handler(event, context):
@@ -33,6 +33,8 @@ def handler(event, context):
         raise RuntimeError("broken provider")
     if do == "silence":
         return
+    if do == "hang":
+        time.sleep(3600)
     if do == "refuse":
         answer |= {"Status": "FAILED", "Reason": "no such model", "PhysicalResourceId": "half-made"}
         del answer["Data"]
@@ -95,18 +97,25 @@ def test_a_refusal_is_told_and_names_what_a_rollback_is_to_delete(stack: Stack, 
 
 
 @pytest.mark.parametrize(
-    ("do", "says"),
+    ("do", "says", "timeout_s"),
     [
-        ("raise", "did not receive a response.*broken provider"),
-        ("silence", "did not receive a response"),
-        ("much", "Response object is too long"),
+        ("raise", "did not receive a response.*broken provider", "120"),
+        ("silence", "did not receive a response", "1"),
+        ("much", "Response object is too long", "120"),
     ],
 )
 def test_a_provider_that_does_not_answer_fails_the_resource(
-    stack: Stack, token: str, do: str, says: str
+    stack: Stack, token: str, do: str, says: str, timeout_s: str
 ) -> None:
     with pytest.raises(ResourceFailure, match=says):
-        stack.create(TYPE, ServiceToken=token, Do=do, ServiceTimeout="1")
+        stack.create(TYPE, ServiceToken=token, Do=do, ServiceTimeout=timeout_s)
+
+
+def test_the_service_timeout_ends_the_wait_while_the_function_still_runs(stack: Stack, token: str) -> None:
+    with pytest.raises(ResourceFailure, match="did not receive a response") as raised:
+        stack.create(TYPE, ServiceToken=token, Do="hang", ServiceTimeout="1")
+    # The function's own limit is 60 seconds; its error would be in the reason.
+    assert "The function ended with an error" not in raised.value.reason
 
 
 def test_another_provider_for_a_standing_resource_is_refused(stack: Stack, token: str) -> None:

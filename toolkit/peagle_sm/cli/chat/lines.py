@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
+from peagle_sm.core.utf8 import utf8_text
+
 _FENCE = '"""'
 PROMPT, MORE = "> ", ". "
 
@@ -53,8 +55,9 @@ def from_pipe(prompt: str) -> str:
 
     Raises:
         EOFError: there is none.
+        SpecError: it is not UTF-8.
     """
-    line = sys.stdin.readline()
+    line = utf8_text(sys.stdin.buffer.readline(), "stdin")
     if not line:
         raise EOFError
     return line.rstrip("\r\n")

@@ -16,6 +16,7 @@ from peagle_sm.cli.chat.meter import Meter, figures
 from peagle_sm.cli.chat.screen import Screen
 from peagle_sm.cli.chat.spend import Spend
 from peagle_sm.core.errors import PeagleError
+from peagle_sm.core.files import CannotWrite, write_file
 
 if TYPE_CHECKING:
     from peagle_sm.aws.runtime import Chunk
@@ -136,12 +137,11 @@ class Chat:
             return
         text = json.dumps(self._conversation.transcript(), indent=2, ensure_ascii=False) + "\n"
         try:
-            with Path(name).expanduser().open("x", encoding="utf-8") as file:
-                file.write(text)
+            write_file(Path(name).expanduser(), text, overwrite=False)
         except FileExistsError:
             self._screen.note(f"{name} is there already, and was not touched; give another name")
-        except OSError as error:
-            self._screen.note(f"{name} cannot be written: {error.strerror}")
+        except CannotWrite as error:
+            self._screen.note(error.message)
         else:
             self._screen.note(f"(saved to {name}, turns: {len(self._conversation.turns)})")
 
@@ -187,9 +187,10 @@ class Chat:
             self._screen.chunk(chunk)
             self._status(meter.text())
 
-        answer = ask(
-            self._endpoint, self._conversation, question, self._settings, show, keep_all=self._keep_all
-        )
+        with self._screen.answering():
+            answer = ask(
+                self._endpoint, self._conversation, question, self._settings, show, keep_all=self._keep_all
+            )
         self._screen.end_line()
         self._unanswered = None if answer.summary is not None else question
         self.tally.turns += 1

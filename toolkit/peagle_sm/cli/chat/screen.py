@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from peagle_sm.cli.chat.bar import Bar
+from peagle_sm.cli.chat.keys import keys_ignored
 from peagle_sm.cli.output import note, to_json
 from peagle_sm.cli.state import State
 
@@ -39,6 +41,10 @@ class Screen:
             click.echo(chunk.text, nl=False)
             sys.stdout.flush()
             self._open = not chunk.text.endswith("\n")
+
+    def answering(self) -> AbstractContextManager[None]:
+        """Keep the keys that are typed meanwhile out of the answer."""
+        return keys_ignored(sys.stdin)
 
     def end_line(self) -> None:
         """Begin a new line if an answer has left one open."""

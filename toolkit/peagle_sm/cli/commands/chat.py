@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from peagle_sm.cli.endpoint_name import endpoint_argument
 from peagle_sm.cli.lazy import Command
 from peagle_sm.cli.options import global_options
 from peagle_sm.cli.output import note
@@ -20,7 +21,7 @@ MAX_TOKENS = 512
 
 
 @click.command(cls=Command)
-@click.argument("name")
+@endpoint_argument
 @click.option("--system", metavar="TEXT", help="A system message, before everything that is said.")
 @click.option(
     "--max-tokens",
@@ -58,7 +59,7 @@ def chat(
 
     Answers stream as they come; everything said before goes with each question. On a terminal the last row
     shows tokens per second, acceptance and the spend so far. Ctrl-C stops an answer and keeps what came of
-    it, Ctrl-D leaves, /help lists the commands.
+    it, Ctrl-D leaves, /help lists the commands. Keys typed while an answer streams are dropped.
 
     From a pipe each line is a turn, and what is typed here works there too. The first answer that fails ends
     it with that error's exit code, unless the next line is /retry. With --format json: one object a turn.
@@ -71,15 +72,20 @@ def chat(
     from peagle_sm.cli.chat.screen import Screen
     from peagle_sm.cli.chat.spend import Spend
     from peagle_sm.cli.connect import open_session
-    from peagle_sm.cli.deploy_result import is_stand_in
+    from peagle_sm.cli.deploy_result import is_stand_in, read_status
+    from peagle_sm.cli.signals import termination_unwinds
     from peagle_sm.service import connect
 
     endpoint = connect(name, session=open_session(state))
-    status = endpoint.status()
+    status = read_status(state, endpoint.status)
     scripted = not state.stdin_is_tty()
-    stand_in = is_stand_in(state, status)
-    spend = Spend(0.0 if state.local else status.summary.usd_per_hour)
-    _greet(state, status, stand_in, scripted)
+    stand_in = state.local if status is None else is_stand_in(state, status)
+    price = None if status is None else status.summary.usd_per_hour
+    spend = Spend(0.0 if state.local else price)
+    if status is not None:
+        _greet(state, status, stand_in)
+    if not scripted:
+        note(state, "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves.")
     screen = Screen(state)
     talk = Chat(
         endpoint,
@@ -92,14 +98,15 @@ def chat(
         stand_in=stand_in,
         monotonic=state.monotonic,
     )
-    try:
-        talk.run(lines.from_pipe if scripted else lines.from_terminal(NAMES))
-    finally:
-        screen.close()
+    with termination_unwinds():
+        try:
+            talk.run(lines.from_pipe if scripted else lines.from_terminal(NAMES))
+        finally:
+            screen.close()
     _part(state, name, talk, spend.usd_per_hour)
 
 
-def _greet(state: State, status: EndpointStatus, stand_in: bool, scripted: bool) -> None:
+def _greet(state: State, status: EndpointStatus, stand_in: bool) -> None:
     from peagle_sm.cli.words import usd
     from peagle_sm.core.words import STAND_IN, speculation_text
 
@@ -109,8 +116,6 @@ def _greet(state: State, status: EndpointStatus, stand_in: bool, scripted: bool)
     note(state, f"{summary.name} ({summary.status}; {speculation}; {price})")
     if stand_in:
         note(state, STAND_IN)
-    if not scripted:
-        note(state, "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves.")
 
 
 def _part(state: State, name: str, talk: Chat, usd_per_hour: float | None) -> None:

@@ -22,7 +22,7 @@ from peagle_sm.cli.measuring_options import (
     workload_option,
 )
 from peagle_sm.cli.options import global_options
-from peagle_sm.cli.output import emit, note, to_json
+from peagle_sm.cli.output import emit, note, say, to_json
 from peagle_sm.cli.state import State
 from peagle_sm.measure.needs import need_packages, results_file
 
@@ -128,9 +128,10 @@ def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
 
 def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> Outcome:
     from peagle_sm.cli.connect import open_session
+    from peagle_sm.cli.guard_offer import with_guard
     from peagle_sm.cli.progress import follower
     from peagle_sm.cli.spec_file import read_spec
-    from peagle_sm.core.errors import PeagleError, SpecError
+    from peagle_sm.core.errors import Declined, SpecError
     from peagle_sm.measure.compare.fleet import refuse_taken_names
     from peagle_sm.measure.compare.rounds import deployed_rounds
     from peagle_sm.service.guarding import require_guard
@@ -146,12 +147,13 @@ def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
     setup = _setup(workload, options)
     session = open_session(state, base.placement.region)
     if not options["unguarded"]:
-        require_guard(session)
+        with follower(state) as follow:
+            with_guard(state, session, follow, options["yes"], lambda: require_guard(session))
     refuse_taken_names(session, [spec.name for one in specs for spec in one.values()])
     _show_price(state, session, specs, setup, options)
     names = ", ".join(spec.name for spec in specs[0].values())
     if not confirmed(state, f"Deploy {names}, measure and delete them?", options["yes"]):
-        raise PeagleError("Nothing was deployed: it was not confirmed.", next_step="Run again and confirm.")
+        raise Declined("Nothing was deployed: it was not confirmed.", next_step="Run again and confirm.")
     config = {"modes": list(specs[0]), "deployments": len(specs), **_settings(options)}
     config["specs"] = {
         mode: spec.model_dump(mode="json", exclude_unset=True) for mode, spec in specs[0].items()
@@ -230,7 +232,7 @@ def _show_price(
     elif options["yes"]:
         note(state, render_estimate(plans, found) + "\n")
     else:  # even with --format quiet: nobody says yes to what was not shown
-        click.echo(render_estimate(plans, found) + "\n", err=True)
+        say(render_estimate(plans, found) + "\n")
 
 
 def _around(state: State, session: Session | None, follow: Follower, options: dict[str, Any]) -> Around:

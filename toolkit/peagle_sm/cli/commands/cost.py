@@ -42,6 +42,13 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
     help="Price of one instance, in place of the recorded one (a savings plan, your own contract).",
 )
 @click.option("--reprice", is_flag=True, help="Look prices up anew: Price List API, else the catalogue.")
+@click.option(
+    "--used",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.3,
+    show_default=True,
+    help="Share of the capacity that your day uses: idle hours cost the same.",
+)
 @click.option("--training-usd", type=_POSITIVE, help="What training a custom head cost: show its break-even.")
 @click.option("--head", metavar="ARM", help="The arm with the custom head.  [default: the P-EAGLE arm]")
 @click.option("--baseline", metavar="ARM", help="What it is set against.  [default: EAGLE-3, else none]")
@@ -58,11 +65,15 @@ def cost(
     e2e_ms: float | None,
     usd_per_hour: float | None,
     reprice: bool,
+    used: float,
     training_usd: float | None,
     head: str | None,
     baseline: str | None,
 ) -> None:
     """Turn results into money: USD per million output tokens at each measured load.
+
+    The price is for full use, and for the share of --used. Its 95% confidence interval is over the requests
+    of the measured deployment. A load with more than 1% failed requests is never the cheapest.
 
     With --otps or --requests-per-s also the instances and GPUs for that load; with
     --training-usd also when a custom head has paid for its training. Prices are those of the file;
@@ -95,6 +106,8 @@ def cost(
         demand=demand,
         objective=Objective(ttft_ms, tpot_ms, e2e_ms),
         run_of=view.run_of,
+        requests_of=view.requests_of,
+        used=used,
     )
     values: tuple[HeadValue, ...] = ()
     if training_usd is not None:

@@ -11,13 +11,14 @@ from peagle_sm.cli.commands.doctor import skip_option
 from peagle_sm.cli.confirm import confirmed, need_terminal
 from peagle_sm.cli.lazy import Command
 from peagle_sm.cli.options import global_options
-from peagle_sm.cli.output import emit, note, to_json
+from peagle_sm.cli.output import note, say, to_json
 from peagle_sm.cli.spec_file import given, read_spec, spec_argument
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session import Session
     from peagle_sm.core.plan import Plan
+    from peagle_sm.service import Endpoint
 
 
 @click.command(cls=Command)
@@ -46,8 +47,9 @@ def deploy(
 
     SPEC is a YAML file (default: peagle.yaml; - reads stdin). The plan and its price come first, then a
     question. The schedule that deletes the endpoint at the end of its lifetime is made before the endpoint.
-    The guard, which turns idle endpoints off and keeps their hours, must be installed (`peagle-sm guard
-    install`), or --unguarded spelled out.
+    The guard turns idle endpoints off and keeps their hours. Where it is not installed, the command offers to
+    install it; --local installs it without a question. With --yes on AWS it must be installed already
+    (`peagle-sm guard install`), or --unguarded spelled out.
     Before the question comes the preflight, as `peagle-sm doctor` shows it: nothing is made where it finds
     an error; --skip-check leaves one out.
     A deploy that fails, or that Ctrl-C stops, is cleaned up; what a killed one left is adopted by the next
@@ -55,20 +57,23 @@ def deploy(
     """
     from peagle_sm.cli.commands.plan import print_requests, refuse_if_needed
     from peagle_sm.cli.connect import open_session
-    from peagle_sm.cli.deploy_result import render_ready, status_data
+    from peagle_sm.cli.deploy_result import emit_ready
+    from peagle_sm.cli.guard_offer import with_guard
     from peagle_sm.cli.progress import follower
     from peagle_sm.cli.signals import termination_is_ctrl_c
     from peagle_sm.service import deploy as create
     from peagle_sm.service import plan_for
+    from peagle_sm.service.preflight import known_ids
 
     spec = read_spec(spec_path)
     if not dry_run:
         need_terminal(state, yes, f"peagle-sm plan{given(spec_path)}{state.flags}")
     session = open_session(state, spec.placement.region)
     if dry_run:
+        known_ids(skip)
         made = plan_for(spec, session, account_from_spec=True)
         print_requests(made)
-        refuse_if_needed(made)
+        refuse_if_needed(made, skip=skip)
         return
     with termination_is_ctrl_c(), follower(state) as follow:
 
@@ -78,23 +83,20 @@ def deploy(
             price = _price_words(made)
             return confirmed(state, f"Create {made.names.endpoint}{price}?", yes)
 
-        endpoint = create(
-            spec,
-            session=session,
-            confirm=ask,
-            progress=follow,
-            wait=wait,
-            unguarded=unguarded,
-            preflight=lambda made: look_first(state, session, made, skip),
-            skip_checks=skip,
-        )
-    status = endpoint.status()
-    emit(
-        state,
-        table=lambda: render_ready(state, status, session.command_flags()),
-        data=lambda: status_data(state, status),
-        names=[endpoint.name],
-    )
+        def attempt() -> Endpoint:
+            return create(
+                spec,
+                session=session,
+                confirm=ask,
+                progress=follow,
+                wait=wait,
+                unguarded=unguarded,
+                preflight=lambda made: look_first(state, session, made, skip),
+                skip_checks=skip,
+            )
+
+        endpoint = with_guard(state, session, follow, yes, attempt)
+    emit_ready(state, endpoint.name, endpoint.status, session)
 
 
 def look_first(state: State, session: Session, made: Plan, skip: tuple[str, ...]) -> None:
@@ -118,7 +120,7 @@ def _show_plan(state: State, made: Plan, asked: bool) -> None:
     if state.format == "json":
         click.echo(to_json({"plan": plan_data(made)}, indent=None), err=True)
     elif asked:  # even with --format quiet: nobody says yes to what was not shown
-        click.echo(render_plan(made) + "\n", err=True)
+        say(render_plan(made) + "\n")
     else:
         note(state, render_plan(made) + "\n")
 

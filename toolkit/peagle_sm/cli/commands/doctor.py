@@ -10,7 +10,7 @@ import click
 
 from peagle_sm.cli.lazy import Command
 from peagle_sm.cli.options import global_options
-from peagle_sm.cli.output import emit, note
+from peagle_sm.cli.output import emit, note, say
 from peagle_sm.cli.spec_file import read_spec
 from peagle_sm.cli.state import State
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from peagle_sm.aws.session import Session
+    from peagle_sm.core.errors import PeagleError
     from peagle_sm.core.preflight import Result
     from peagle_sm.core.records import Plan
 
@@ -47,10 +48,19 @@ skip_option = click.option(
     show_default=True,
     help="Seconds for everything that is looked up; what takes longer is unknown.",
 )
+@click.option(
+    "--verbose", "-v", is_flag=True, help="Also print reasons, sources, and the checks that passed."
+)
 @global_options
 @click.pass_context
 def doctor(
-    ctx: click.Context, spec_path: Path | None, fix: bool, yes: bool, skip: tuple[str, ...], timeout_s: float
+    ctx: click.Context,
+    spec_path: Path | None,
+    fix: bool,
+    yes: bool,
+    skip: tuple[str, ...],
+    timeout_s: float,
+    verbose: bool,
 ) -> None:
     """Check the account, the spec and this machine.
 
@@ -60,25 +70,36 @@ def doctor(
     logged in. --fix writes fields into SPEC and offers commands; what costs shows its price and asks.
     """
     from peagle_sm.cli.connect import open_session
-    from peagle_sm.core.errors import SpecError
+    from peagle_sm.core.errors import CredentialsError, SpecError
     from peagle_sm.service.checkup import planned
 
     state: State = ctx.obj
     path = spec_path or (_DEFAULT if _DEFAULT.exists() else None)
     spec = read_spec(path) if path is not None else None
-    session = open_session(state, spec.placement.region if spec else None)
+    try:
+        session = open_session(state, spec.placement.region if spec else None)
+    except CredentialsError as error:  # without a region the machine can be checked all the same
+        _show(state, _of_the_machine(error, skip), verbose)
+        return
     plan = planned(session, spec)
     results = _look(session, plan, skip, timeout_s)
     try:
         mended = fix and _mend(ctx, results, session, plan, path, yes)
     except SpecError:  # nobody can answer, or the fields do not fit: what was found is told all the same
-        _tell(state, results)
+        _tell(state, results, verbose)
         raise
     if mended:
         spec = read_spec(path) if path is not None else None
         plan = planned(session, spec)
         results = _look(session, plan, skip, timeout_s)
-    _show(state, results)
+    _show(state, results, verbose)
+
+
+def _of_the_machine(error: PeagleError, skip: Sequence[str]) -> tuple[Result, ...]:
+    from peagle_sm.local.machine import read_machine
+    from peagle_sm.service.preflight import machine_only
+
+    return machine_only(error, read_machine(), skip=skip)
 
 
 def _look(session: Session, plan: Plan | None, skip: Sequence[str], timeout_s: float) -> tuple[Result, ...]:
@@ -88,30 +109,32 @@ def _look(session: Session, plan: Plan | None, skip: Sequence[str], timeout_s: f
     return preflight(session, plan, skip=skip, timeout_s=timeout_s, more={"machine": partial(read_machine)})
 
 
-def _tell(state: State, results: tuple[Result, ...]) -> None:
+def _tell(state: State, results: tuple[Result, ...], verbose: bool) -> None:
     from peagle_sm.cli.preflight_text import render_results
     from peagle_sm.service.preflight import results_data
 
     emit(
         state,
-        table=lambda: render_results(results, state.flags),
+        table=lambda: render_results(results, state.flags, verbose=verbose),
         data=lambda: results_data(results),
         names=[f"{each.status} {each.check}" for each in results],
     )
 
 
-def _show(state: State, results: tuple[Result, ...]) -> None:
+def _show(state: State, results: tuple[Result, ...], verbose: bool) -> None:
     from peagle_sm.core.errors import CredentialsError
     from peagle_sm.service.preflight import PreflightFailed, refuse_errors
 
-    _tell(state, results)
+    _tell(state, results, verbose)
     try:
         refuse_errors(results)
     except (CredentialsError, PreflightFailed) as error:
         # What was just shown is not told twice.
         names = ", ".join(dict.fromkeys(each.check for each in results if each.status == "error"))
         raise type(error)(
-            f"in error: {names}", next_step="do what is said there, and look again", details=error.details
+            f"checks in error: {names}",
+            next_step="Fix the errors above, then run `peagle-sm doctor` again.",
+            details=error.details,
         ) from None
 
 
@@ -139,7 +162,7 @@ def _mend(
             _write(path, found.fields)
             changed = True
     if ("guard", "install") in found.commands:
-        click.echo("peagle-sm guard install makes the guard and both roles:", err=True)
+        say("peagle-sm guard install makes the guard and both roles:")
         ctx.invoke(install, yes=yes, model_buckets=own_buckets(draft))
         changed = True
     if not found.fields and not found.commands:
@@ -148,6 +171,7 @@ def _mend(
 
 
 def _write(path: Path, fields: dict[str, object]) -> None:
+    from peagle_sm.core.files import write_file
     from peagle_sm.core.spec_fields import edit_spec
 
-    path.write_text(edit_spec(path.read_text(encoding="utf-8"), fields, str(path)), encoding="utf-8")
+    write_file(path, edit_spec(path.read_text(encoding="utf-8"), fields, str(path)))

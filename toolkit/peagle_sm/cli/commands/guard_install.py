@@ -9,7 +9,7 @@ import click
 from peagle_sm.cli.confirm import confirmed
 from peagle_sm.cli.lazy import Command
 from peagle_sm.cli.options import global_options
-from peagle_sm.cli.output import emit, note
+from peagle_sm.cli.output import emit, say
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
@@ -85,13 +85,14 @@ def install(
             if state.format == "json":
                 click.echo(to_json({"installing": plan_data(plan)}, indent=None), err=True)
             elif state.format == "table" or not yes:
-                click.echo(render_install_plan(plan) + "\n", err=True)
+                say(render_install_plan(plan) + "\n")
             return confirmed(state, f"{'Update' if plan.update else 'Install'} the guard?", yes)
 
         report = guard.install(session, settings, confirm=ask, progress=follow)
     if report is None:
-        note(state, "Nothing was changed.")
-        return
+        from peagle_sm.core.errors import Declined
+
+        raise Declined("Nothing was changed: it was not confirmed.", next_step="Run it again and confirm.")
     emit(
         state,
         table=lambda: render_installed(report, session.command_flags()),

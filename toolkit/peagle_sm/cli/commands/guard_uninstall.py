@@ -47,8 +47,9 @@ def uninstall(state: State, yes: bool, leave_unguarded: bool) -> None:
 
         report = guard.uninstall(session, leave_unguarded=leave_unguarded, confirm=ask, progress=follow)
     if report is None:
-        note(state, "Nothing was changed.")
-        return
+        from peagle_sm.core.errors import Declined
+
+        raise Declined("Nothing was changed: it was not confirmed.", next_step="Run it again and confirm.")
     emit(
         state,
         table=lambda: render_uninstalled(report),

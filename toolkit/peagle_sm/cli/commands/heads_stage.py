@@ -102,8 +102,9 @@ def _stage(
         return
     note(state, render_staging(plan) + "\n")
     if not confirmed(state, f"Put {len(plan.sizes)} files below {plan.uri}?", yes):
-        note(state, "Nothing was changed.")
-        return
+        from peagle_sm.core.errors import Declined
+
+        raise Declined("Nothing was changed: it was not confirmed.", next_step="Run it again and confirm.")
     with termination_is_ctrl_c():
         staged = carry_out(
             plan, sources=sources, cache=cache_dir(state.environ), version=__version__, told=_follow(state)
@@ -178,6 +179,7 @@ def _follow(state: State) -> Callable[[str, str, int, int], None]:
 
 
 def _write(path: Path, fields: dict[str, str]) -> None:
+    from peagle_sm.core.files import write_file
     from peagle_sm.core.spec_fields import edit_spec
 
-    path.write_text(edit_spec(path.read_text(encoding="utf-8"), fields, str(path)), encoding="utf-8")
+    write_file(path, edit_spec(path.read_text(encoding="utf-8"), fields, str(path)))

@@ -81,9 +81,11 @@ def init(
         chosen["head_uri"] = head_uri
     text = render_spec(chosen, file=str(path), schema=SCHEMA_NAME)
     spec = parse_spec(text, "the options")
+    from peagle_sm.core.files import write_file
+
     schema = path.with_name(SCHEMA_NAME)
     _write(path, text, force)
-    schema.write_text(to_json(json_schema()) + "\n", encoding="utf-8")
+    write_file(schema, to_json(json_schema()) + "\n")
     # The stand-in model is there to be tried on this machine.
     flags = state.flags or (" --local" if catalog.models[model].stand_in else "")
     emit(
@@ -140,19 +142,16 @@ def _modes_with_heads(model: str, catalog: Catalog) -> list[str]:
 
 def _write(path: Path, text: str, force: bool) -> None:
     from peagle_sm.core.errors import SpecError
+    from peagle_sm.core.files import CannotWrite, write_file
 
     try:
-        with path.open("w" if force else "x", encoding="utf-8") as stream:
-            stream.write(text)
+        write_file(path, text, overwrite=force)
     except FileExistsError as error:
         raise SpecError(
             f"{path} exists, and init does not overwrite what you may have edited",
             next_step="add --force, or write elsewhere with --output FILE",
             details={"path": str(path)},
         ) from error
-    except OSError as error:
-        raise SpecError(
-            f"{path}: cannot be written: {error.strerror}",
-            next_step="write elsewhere with --output FILE",
-            details={"path": str(path)},
-        ) from error
+    except CannotWrite as error:
+        error.next_step = f"{error.next_step} --output FILE writes elsewhere."
+        raise

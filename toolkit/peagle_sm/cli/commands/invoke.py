@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
+from peagle_sm.cli.endpoint_name import endpoint_argument
 from peagle_sm.cli.lazy import Command
 from peagle_sm.cli.options import global_options
 from peagle_sm.cli.output import note, to_json
-from peagle_sm.cli.request_body import MAX_TOKENS, Question, parameters, question
+from peagle_sm.cli.request_body import MAX_TOKENS, Question, parameters, question, stdin_text
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.runtime import Chunk, Completion
-    from peagle_sm.service import Endpoint
+    from peagle_sm.aws.runtime import Choice, Chunk, Completion
+    from peagle_sm.service import Endpoint, EndpointStatus
 
 _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 
 
 @click.command(cls=Command)
-@click.argument("name")
+@endpoint_argument
 @click.option("--prompt", "-p", help="The text to go on from; - reads it from stdin.")
 @click.option("--messages", type=_FILE, help="JSON file with chat messages.")
 @click.option("--body", type=_FILE, help="JSON file with a whole request body.")
@@ -80,9 +79,9 @@ def invoke(
 
     piped = None
     if prompt == "-":  # as --messages - and --body - do; here text stays text
-        prompt = sys.stdin.read() or None
+        prompt = stdin_text() or None
     if prompt is None and messages is None and body is None and not state.stdin_is_tty():
-        piped = sys.stdin.read()
+        piped = stdin_text()
     asked = question(prompt, messages, body, piped)
     params = parameters(asked, max_tokens, temperature)
     endpoint = connect(name, session=open_session(state))
@@ -93,7 +92,7 @@ def invoke(
     else:
         times = {"read_timeout_s": read_timeout, "total_timeout_s": timeout}
         answer = _streamed(state, endpoint, {**arguments, **times})
-    _finish(state, endpoint, answer)
+    finish(state, endpoint, answer)
 
 
 def _arguments(asked: Question, params: dict[str, Any]) -> dict[str, Any]:
@@ -118,8 +117,11 @@ def _refuse_times(read_timeout: float | None, timeout: float | None) -> None:
 def _whole(state: State, endpoint: Endpoint, arguments: dict[str, Any]) -> Completion:
     completion = endpoint.invoke(**arguments)
     if state.format != "json":
-        click.echo(completion.text)
-        _print_calls(completion)
+        for choice in completion.choices:
+            if completion.others:
+                click.echo(f"[answer {choice.index + 1} of {len(completion.choices)}]")
+            click.echo(choice.text)
+            _print_calls(choice)
     return completion
 
 
@@ -139,7 +141,7 @@ def _streamed(state: State, endpoint: Endpoint, arguments: dict[str, Any]) -> Co
     return stream.completion
 
 
-def _print_calls(answer: Completion) -> None:
+def _print_calls(answer: Completion | Choice) -> None:
     for call in answer.tool_calls:
         click.echo(f"{call.name}({call.arguments})")
 
@@ -150,26 +152,27 @@ def _print_chunk(state: State, chunk: Chunk) -> None:
     click.echo(chunk.text, nl=False)
 
 
-def _finish(state: State, endpoint: Endpoint, answer: Completion) -> None:
-    from peagle_sm.cli.deploy_result import is_stand_in
-    from peagle_sm.cli.invoke_text import acceptance_note, render_summary
+class Described(Protocol):
+    """An endpoint as far as the end of an invocation needs it."""
+
+    name: str
+
+    def status(self) -> EndpointStatus:
+        """Return everything known of the endpoint."""
+
+
+def finish(state: State, endpoint: Described, answer: Completion) -> None:
+    """Print the answer as JSON, or its figures below the text; the status only decorates them."""
+    from peagle_sm.cli.deploy_result import is_stand_in, read_status
+    from peagle_sm.cli.invoke_text import acceptance_note, answer_data, render_summary
 
     summary = answer.summary
-    status = endpoint.status() if summary.acceptance is None or not state.local else None
-    stand_in = status is None or is_stand_in(state, status)
+    wanted = summary.acceptance is None or not state.local
+    status = read_status(state, endpoint.status) if wanted else None
+    stand_in = state.local if status is None else is_stand_in(state, status)
     if state.format == "json":
-        click.echo(
-            to_json(
-                {
-                    "name": endpoint.name,
-                    "text": answer.text,
-                    "reasoning": answer.reasoning,
-                    "tool_calls": [asdict(call) for call in answer.tool_calls],
-                    "summary": summary.to_dict(),
-                    "stand_in_weights": stand_in,
-                }
-            )
-        )
+        known = stand_in if status is not None or state.local else None
+        click.echo(to_json({"name": endpoint.name, **answer_data(answer), "stand_in_weights": known}))
     else:
         note(state, "\n" + render_summary(summary, stand_in=stand_in))
     missing = acceptance_note(summary, status) if status is not None else None

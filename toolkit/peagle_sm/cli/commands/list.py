@@ -24,13 +24,13 @@ def list_(state: State, everything: bool) -> None:
     from peagle_sm.service import list_endpoints
 
     session = open_session(state)
-    found = list_endpoints(session, everything=everything)
+    found = list_endpoints(session, everything=everything, note=lambda text: note(state, f"note: {text}"))
     if not found and state.format == "table":
         note(state, f"no endpoints in {session.region}")
         return
     emit(
         state,
-        table=lambda: render_list(found),
+        table=lambda: render_list(found, session.now()),
         data=lambda: [each.to_dict() for each in found],
         names=[each.name for each in found],
     )

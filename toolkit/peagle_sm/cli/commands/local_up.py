@@ -37,12 +37,14 @@ def up(state: State, port: int | None, detach: bool, engine_python: Path | None)
     """Start the local SageMaker.
 
     In the foreground it says what it runs until Ctrl-C, which ends everything. With --detach it prints its
-    status when it is ready and stays; `peagle-sm local down` ends it. The first start builds the engine's
-    environment from the shipped lock (about 2.5 GB, once).
+    status when it is ready and stays; `peagle-sm local down` ends it. One that runs already is used; --port
+    starts a second one. The first start builds the engine's environment from the shipped lock (about
+    2.5 GB, once).
     """
     need_local_extra()
     from peagle_sm.local.engine_env import ensure_engine
     from peagle_sm.local.lifecycle import refuse_taken
+    from peagle_sm.local.lifecycle import status as running_servers
     from peagle_sm.local.lifecycle import up as start
 
     def say(line: str) -> None:
@@ -60,6 +62,14 @@ def up(state: State, port: int | None, detach: bool, engine_python: Path | None)
     at = port if port is not None else state.local_port
     if at is not None:
         refuse_taken(at)  # before minutes are spent on the environment
+    else:
+        running = running_servers()
+        if running and not detach:
+            refuse_taken(running[0].port)
+        if running:
+            note(state, f"a local SageMaker runs already, at port {running[0].port}: using it")
+            _print(state, running[0])
+            return
     if not detach:
         _show_log(state)
     start(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from peagle_sm.cli.endpoint_name import endpoint_argument
 from peagle_sm.cli.lazy import Command
 from peagle_sm.cli.options import global_options
 from peagle_sm.cli.output import to_json
@@ -11,7 +12,7 @@ from peagle_sm.cli.state import State
 
 
 @click.command(cls=Command)
-@click.argument("name")
+@endpoint_argument
 @click.option("--follow", "-f", is_flag=True, help="Go on printing new lines until Ctrl-C.")
 @click.option(
     "--tail",

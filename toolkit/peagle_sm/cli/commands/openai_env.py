@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from peagle_sm.cli.endpoint_name import complete_endpoint
 from peagle_sm.cli.lazy import Command
 from peagle_sm.cli.openai_text import SHELLS, advice, export_lines, shell_of
 from peagle_sm.cli.options import global_options
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command("openai", cls=Command)
-@click.argument("name")
+@click.argument("name", shell_complete=complete_endpoint)
 @click.option(
     "--component", help="The inference component to ask.  [default: the one of the endpoint's name]"
 )

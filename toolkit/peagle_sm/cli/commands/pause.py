@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from peagle_sm.cli.confirm import confirmed, need_terminal
+from peagle_sm.cli.endpoint_name import endpoint_argument
 from peagle_sm.cli.lazy import Command
 from peagle_sm.cli.options import global_options
-from peagle_sm.cli.output import emit, to_json
+from peagle_sm.cli.output import emit, say, to_json
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@click.argument("name")
+@endpoint_argument
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @global_options
 @click.pass_obj
@@ -44,7 +45,7 @@ def pause(state: State, name: str, yes: bool) -> None:
             if state.format == "json":
                 click.echo(to_json({"pausing": running.to_dict()}, indent=None), err=True)
             elif not yes or state.format == "table":
-                click.echo(render_running(running) + "\n", err=True)
+                say(render_running(running) + "\n")
             return confirmed(state, f"Pause {name}? It stops answering.", yes)
 
         report = turn_off(name, session=session, confirm=ask, progress=follow)

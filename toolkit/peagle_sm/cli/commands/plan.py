@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +71,7 @@ def _preflight(session: Session, made: Plan) -> tuple[Result, ...]:
 def _results_text(results: tuple[Result, ...], flags: str) -> str:
     from peagle_sm.cli.preflight_text import render_results
 
-    return f"\n\n{render_results(results, flags)}" if results else ""
+    return f"\n\n{render_results(results, flags, verbose=True)}" if results else ""
 
 
 def _results_data(results: tuple[Result, ...]) -> dict[str, Any]:
@@ -86,20 +87,21 @@ def print_requests(made: Plan) -> None:
     click.echo(to_json(requests_data(made)))
 
 
-def refuse_if_needed(made: Plan, shown: bool = False) -> None:
-    """End with exit code 3 when a finding forbids the deploy.
+def refuse_if_needed(made: Plan, shown: bool = False, skip: Collection[str] = ()) -> None:
+    """End with exit code 3 when a finding forbids the deploy; ``skip`` as `deploy` takes it.
 
     Raises:
         PlanRefused: with the findings of severity "error" in its message, or their names alone when the
             plan was `shown`, since people have just read them there.
     """
-    if not made.refused:
-        return
     from dataclasses import asdict
 
     from peagle_sm.core.errors import PlanRefused
+    from peagle_sm.service.planning import errors_of
 
-    errors = [finding for finding in made.findings if finding.severity == "error"]
+    errors = errors_of(made, skip)
+    if not errors:
+        return
     details = {"findings": [asdict(finding) for finding in errors]}
     if shown:
         names = ", ".join(dict.fromkeys(finding.check for finding in errors))

@@ -27,16 +27,18 @@ def report(
     """Show what results files say: a summary here, a page, or Markdown.
 
     FILE is what bench, compare, tune or verify wrote, or a page that this command wrote: its data is
-    inside. Several files make one report. Exit code 2 when a file cannot be read as results,
+    inside. Several files make one report with a part for each
+    run: figures of two runs cannot be compared. Exit code 2 when a file cannot be read as results,
     or none of them holds a load that was finished.
     """
     from dataclasses import asdict
 
-    from peagle_sm.cli.report_text import render_report
+    from peagle_sm.cli.report_text import render_reports
     from peagle_sm.measure.report.files import read_files, write_page
     from peagle_sm.measure.report.markdown import markdown as as_markdown
     from peagle_sm.measure.report.merging import view_of
     from peagle_sm.measure.report.page import html_page
+    from peagle_sm.measure.report.parts import parts_of
     from peagle_sm.measure.report.unfinished import demand_figures
     from peagle_sm.measure.report.verdict import verdict
 
@@ -55,7 +57,7 @@ def report(
         return
     emit(
         state,
-        table=lambda: render_report(view),
+        table=lambda: render_reports(parts_of(results)),
         data=lambda: {
             **asdict(verdict(view)),
             "stand_in_weights": view.stand_in,

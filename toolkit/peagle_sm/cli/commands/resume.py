@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from peagle_sm.cli.confirm import confirmed, need_terminal
+from peagle_sm.cli.endpoint_name import endpoint_argument
 from peagle_sm.cli.lazy import Command
 from peagle_sm.cli.options import global_options
-from peagle_sm.cli.output import emit, note, to_json
+from peagle_sm.cli.output import note, say, to_json
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@click.argument("name")
+@endpoint_argument
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option(
     "--unguarded",
@@ -31,11 +32,12 @@ def resume(state: State, name: str, yes: bool, unguarded: bool) -> None:
 
     The price comes first, then a question. Its lifetime begins anew: the schedule that ends it is armed
     before the endpoint. A resume that fails, or that Ctrl-C stops, leaves the endpoint paused. An endpoint
-    of a stack is turned on by its stack. Without one, the guard must be installed (`peagle-sm guard
-    install`), or --unguarded spelled out.
+    of a stack is turned on by its stack. Without a stack it needs the guard, as `peagle-sm deploy` does, or
+    --unguarded spelled out.
     """
     from peagle_sm.cli.connect import open_session
-    from peagle_sm.cli.deploy_result import render_ready, status_data
+    from peagle_sm.cli.deploy_result import emit_ready
+    from peagle_sm.cli.guard_offer import with_guard
     from peagle_sm.cli.pause_text import render_offer
     from peagle_sm.cli.progress import follower
     from peagle_sm.cli.signals import termination_is_ctrl_c
@@ -52,18 +54,15 @@ def resume(state: State, name: str, yes: bool, unguarded: bool) -> None:
             if state.format == "json":
                 click.echo(to_json({"resume": offer.to_dict()}, indent=None), err=True)
             elif not yes:  # even with --format quiet: nobody says yes to what was not shown
-                click.echo(render_offer(offer) + "\n", err=True)
+                say(render_offer(offer) + "\n")
             else:
                 note(state, render_offer(offer) + "\n")
             return confirmed(state, f"Resume {name} for {usd(offer.usd_per_hour, 'hour')}?", yes)
 
-        offer = bring_back(name, session=session, confirm=ask, progress=follow, unguarded=unguarded)
+        def attempt() -> ResumeOffer:
+            return bring_back(name, session=session, confirm=ask, progress=follow, unguarded=unguarded)
+
+        offer = with_guard(state, session, follow, yes, attempt)
     if offer.is_on:
         note(state, f"{name} is not paused")
-    found = read_status(name, session=session)
-    emit(
-        state,
-        table=lambda: render_ready(state, found, session.command_flags()),
-        data=lambda: status_data(state, found),
-        names=[name],
-    )
+    emit_ready(state, name, lambda: read_status(name, session=session), session)

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from peagle_sm.cli.endpoint_name import complete_endpoint
 from peagle_sm.cli.lazy import Command
 from peagle_sm.cli.openai_text import cost_line
 from peagle_sm.cli.options import global_options
 from peagle_sm.cli.output import note, to_json
 from peagle_sm.cli.state import State
+from peagle_sm.core.extras import install_command
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session import Session
@@ -27,7 +29,7 @@ _KEY = "PEAGLE_SM_SERVE_API_KEY"
 
 
 @click.command(cls=Command)
-@click.argument("name")
+@click.argument("name", shell_complete=complete_endpoint)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -50,10 +52,10 @@ _KEY = "PEAGLE_SM_SERVE_API_KEY"
 def serve(state: State, name: str, port: int, host: str, component: str | None, api_key: str | None) -> None:
     """Serve OpenAI's API on this machine for an endpoint.
 
-    For tools that cannot sign, that need /v1/completions or /v1/models, or that insist on a model's name:
-    here it is the endpoint's. Streams come as the engine makes them; one that breaks ends with an error event
-    and without [DONE]. One line a request goes to stderr. Ctrl-C lets what is under way end; a second one
-    does not. Whole answers take at most 60 s on SageMaker, streams 8 minutes.
+    For tools that cannot sign, that need /v1/completions, /v1/responses or /v1/models, or that insist on a
+    model's name: here it is the endpoint's. Streams come as the engine makes them; one that breaks ends with
+    an error event and without [DONE]. One line a request goes to stderr. Ctrl-C lets what is under way end; a
+    second one does not. Whole answers take at most 60 s on SageMaker, streams 8 minutes.
     """
     _need_extra()
     from peagle_sm.cli.connect import open_session
@@ -77,7 +79,7 @@ def serve(state: State, name: str, port: int, host: str, component: str | None, 
         proxy,
         host,
         port,
-        ready=lambda running: _announce(state, running, status),
+        ready=lambda running: _announce(state, session, running, status),
         draining=lambda busy: note(state, f"waiting for {busy} requests under way; Ctrl-C again ends them"),
     )
 
@@ -88,7 +90,7 @@ def _need_extra() -> None:
     if find_spec("aiohttp") is None:
         raise NotFound(
             "peagle-sm serve needs the package aiohttp, which this Python does not have.",
-            next_step="pip install 'peagle-sm[openai]'",
+            next_step=install_command("openai"),
             details={"found": sys.executable},
         )
 
@@ -106,7 +108,9 @@ def _look(state: State, session: Session, name: str) -> EndpointStatus | None:
         return None
 
 
-def _announce(state: State, running: Running, status: EndpointStatus | None) -> None:
+def _announce(state: State, session: Session, running: Running, status: EndpointStatus | None) -> None:
+    from peagle_sm.aws.refusals import serving_step
+
     summary = status.summary if status else None
     proxy = running.proxy
     if state.format == "json":
@@ -125,7 +129,8 @@ def _announce(state: State, running: Running, status: EndpointStatus | None) -> 
     if summary is not None:
         note(state, f"{proxy.model}: {cost_line(summary.usd_per_hour, summary.expires_at)}")
         if summary.status != "InService":
-            note(state, f"warning: its status is {summary.status}; it answers when InService")
+            step = serving_step(session, summary.name, summary.status)
+            note(state, f"warning: its status is {summary.status}. {step}")
     key = "the key of --api-key" if proxy.keyed else "any key: none is looked at"
     note(state, f'OPENAI_BASE_URL={running.url}  model "{proxy.model}"  OPENAI_API_KEY: {key}')
     note(state, "Ctrl-C lets what is under way end; the endpoint stays, and costs what it costs")

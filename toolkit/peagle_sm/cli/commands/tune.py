@@ -47,9 +47,8 @@ if TYPE_CHECKING:
 @click.option(
     "--max-deployments",
     type=click.IntRange(2, 16),
-    default=3,
-    show_default=True,
-    help="Of K, for each mode, besides the baseline.",
+    help="The most K to deploy for each mode, besides the baseline. Stops earlier when another K is not "
+    "expected to be faster.  [default: 4; 6 with --max-k above 12]",
 )
 @click.option(
     "--rounds",
@@ -73,6 +72,7 @@ if TYPE_CHECKING:
     help="Measure every K so often afterwards, and say whether the choice stands (runtime K only).",
 )
 @click.option("--out", "-o", type=FILE, help="The results file.  [default: results/tune-NAME-TIME.jsonl]")
+@click.option("--resume", type=FILE, help="Continue this results file: same command, unfinished windows.")
 @click.option("--write/--no-write", default=True, help="Write the K into SPEC.  [default: write]")
 @click.option("--dry-run", is_flag=True, help="Print the requests that come first as JSON; do nothing.")
 @click.option("--unguarded", is_flag=True, help="Deploy without an installed guard.")
@@ -83,10 +83,10 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
     """Find the best num_speculative_tokens (K) for each concurrency, and the best mode.
 
     SPEC is a YAML file (default: peagle.yaml). The model is deployed without speculation and with it, a few K
-    are measured, acceptance and step time are fitted, the other K predicted, the best ones measured again,
-    and everything is deleted. Of K that cannot be told apart the smaller is chosen. One K for all the
-    concurrencies is written into SPEC, its evidence in a comment above it. The price comes first, then a
-    question.
+    are measured, acceptance and step time are fitted, and the other K predicted, so that the most promising K
+    is measured next. Everything is deleted at the end. Only a K that was measured is chosen; of those that do
+    not differ significantly, the smaller. One K for all the concurrencies is written into SPEC, its evidence
+    in a comment above it. The price comes first, then a confirmation prompt.
     """
     need_packages((*PACKAGES, "numpy"))
     dry_run, yes = options["dry_run"], options["yes"]
@@ -111,11 +111,12 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
     cost = tuning.price_of(job, plans, session)
     note(state, render_before(job, cost, next(iter(plans.values())).price_source) + "\n")
     if not confirmed(state, f"Go on ({cost.words()})?", yes):
-        from peagle_sm.service import Declined
+        from peagle_sm.core.errors import Declined
 
         raise Declined("Not confirmed: nothing was tuned.", next_step="Run it again, or give --yes.")
+    every_s = 5.0 if state.format == "json" else 0.5
     with termination_is_ctrl_c(), follower(state) as follow:
-        done = tuning.run(job, session, progress=follow, write=options["write"], host=host)
+        done = tuning.run(job, session, progress=follow, write=options["write"], host=host, every_s=every_s)
     emit(
         state,
         table=lambda: render_done(done),
@@ -128,6 +129,7 @@ def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) 
     from peagle_sm.measure.compare.modes import parse_by_mode
     from peagle_sm.measure.tune.arms import parse_modes
     from peagle_sm.measure.tune.job import Job, modes_of
+    from peagle_sm.measure.tune.plan import most_deployments
     from peagle_sm.measure.tune.run import Settings
     from peagle_sm.measure.tune.side import WindowSize
     from peagle_sm.measure.workloads import load_workload
@@ -143,7 +145,7 @@ def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) 
             concurrencies=tuple(dict.fromkeys(options["concurrency"] or (1, 8))),
             max_k=options["max_k"],
             runtime=runtime,
-            most_deployments=options["max_deployments"],
+            most_deployments=options["max_deployments"] or most_deployments(options["max_k"]),
             rounds=options["rounds"],
             size=WindowSize(options["requests"]),
             heads=parse_by_mode("--head", options["heads"], modes),
@@ -158,7 +160,8 @@ def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) 
             first_turn_only=True,
         ),
         max_tokens=options["max_tokens"],
-        out=options["out"] or results_file("tune", spec.name),
+        out=options["resume"] or options["out"] or results_file("tune", spec.name),
+        resume=options["resume"] is not None,
         seed=options["seed"],
         components=options["components"] or 0,
     )

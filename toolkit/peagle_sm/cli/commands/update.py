@@ -11,12 +11,12 @@ from peagle_sm.cli.commands.doctor import skip_option
 from peagle_sm.cli.confirm import confirmed, need_terminal
 from peagle_sm.cli.lazy import Command
 from peagle_sm.cli.options import global_options
-from peagle_sm.cli.output import emit, note, to_json
+from peagle_sm.cli.output import emit, note, say, to_json
 from peagle_sm.cli.spec_file import given, read_spec, spec_argument
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
-    from peagle_sm.service import UpdateOffer
+    from peagle_sm.service import Endpoint, UpdateOffer
 
 
 @click.command(cls=Command)
@@ -65,11 +65,12 @@ def update(
     """
     from peagle_sm.cli.commands.deploy import look_first
     from peagle_sm.cli.connect import open_session
-    from peagle_sm.cli.deploy_result import render_ready, status_data
+    from peagle_sm.cli.deploy_result import emit_ready
+    from peagle_sm.cli.guard_offer import with_guard
     from peagle_sm.cli.progress import follower
     from peagle_sm.cli.signals import termination_is_ctrl_c
     from peagle_sm.cli.update_text import question, render_update
-    from peagle_sm.service import Declined
+    from peagle_sm.core.errors import Declined
     from peagle_sm.service import update as bring_about
 
     spec = read_spec(spec_path)
@@ -90,13 +91,13 @@ def update(
             if state.format == "json":
                 click.echo(to_json({"update": offer.to_dict()}, indent=None), err=True)
             elif not yes:  # even with --format quiet: nobody says yes to what was not shown
-                click.echo(render_update(offer) + "\n", err=True)
+                say(render_update(offer) + "\n")
             else:
                 note(state, render_update(offer) + "\n")
             return confirmed(state, question(offer), yes)
 
-        try:
-            endpoint = bring_about(
+        def attempt() -> Endpoint:
+            return bring_about(
                 spec,
                 session=session,
                 strategy=strategy,
@@ -107,14 +108,11 @@ def update(
                 preflight=lambda made: look_first(state, session, made, skip),
                 skip_checks=skip,
             )
+
+        try:
+            endpoint = with_guard(state, session, follow, yes, attempt)
         except Declined:
             if dry_run:
                 return
             raise
-    status = endpoint.status()
-    emit(
-        state,
-        table=lambda: render_ready(state, status, session.command_flags()),
-        data=lambda: status_data(state, status),
-        names=[endpoint.name],
-    )
+    emit_ready(state, endpoint.name, endpoint.status, session)

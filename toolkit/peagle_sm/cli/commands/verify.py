@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,13 +13,14 @@ from peagle_sm.cli.measuring_options import FILE, workload_option
 from peagle_sm.cli.options import global_options
 from peagle_sm.cli.output import emit, note
 from peagle_sm.cli.state import State
-from peagle_sm.measure.needs import need_packages
+from peagle_sm.measure.needs import need_packages, results_file
 from peagle_sm.measure.verify.names import CHECKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from peagle_sm.measure.records import CheckRecord, Record
+    from peagle_sm.core.errors import PeagleError
+    from peagle_sm.measure.records import CheckRecord
     from peagle_sm.measure.verify.setup import Side
 
 _EVERY_S = 10.0
@@ -47,7 +47,7 @@ _EVERY_S = 10.0
 @click.option(
     "--seed", type=int, default=0, show_default=True, help="Chooses prompts, seeds and stop strings."
 )
-@click.option("--out", "-o", type=FILE, help="Write the results file here.")
+@click.option("--out", "-o", type=FILE, help="The results file.  [default: results/verify-NAME-TIME.jsonl]")
 @global_options
 @click.pass_obj
 def verify(
@@ -71,9 +71,11 @@ def verify(
     ENDPOINT and the baseline are names of endpoints, or http(s) URLs of a bare vLLM. Greedy answers must
     equal the baseline's, or differ by no more than the baseline differs from itself; samples must come as
     often as the baseline's probabilities say; tool calls, JSON by schema, long prompts, log-probabilities,
-    stop strings, seeds and streaming are each compared. A check that cannot tell says so: it never passes.
+    stop strings, seeds and streaming are each compared. A check that cannot decide says so: it never passes.
+    A check is not applicable where neither side is set up for it: tool calls without a tool parser.
 
-    Exit code 0 when all checks passed, 12 when one failed, 13 when none failed and one could not be decided.
+    Exit code 0 when all applicable checks passed, 12 when one failed, 13 when none failed and one could not
+    be decided.
     """
     need_packages()
     from peagle_sm.cli.connect import open_session
@@ -85,6 +87,7 @@ def verify(
     from peagle_sm.measure.verify.run import verify as run
 
     wanted = _chosen(checks)
+    out = out or results_file("verify", endpoint)
     _demand_free(out)
     chosen = setup.QUICK if quick else Options()
     options = replace(chosen, max_tokens=max_tokens or chosen.max_tokens, concurrency=concurrency, seed=seed)
@@ -97,26 +100,23 @@ def verify(
     head = setup.header(mine.described, plain.described, source, options, wanted)
     _announce(state, mine, plain, setup.tokens_asked(options, len(bodies), wanted))
     records: list[CheckRecord] = []
-    with ExitStack() as closing:
-        keep = closing.enter_context(ResultWriter(out)).append if out is not None else _forget
+    with ResultWriter(out) as writer:
         for line in (head, mine.described.arm, plain.described.arm):
-            keep(line)
+            writer.append(line)
         lab = Lab(plain.engine, mine.engine, options, tick=_counting(state))
         for record in run(lab, bodies, wanted, lambda text: note(state, text)):
             records.append(record)
-            keep(record)
+            writer.append(record)
     stand_in = head.stand_in_weights
+    ending = _ending(records, allow_undecided)
     emit(
         state,
-        table=lambda: render_checks(records, stand_in),
-        data=lambda: checks_data(records, endpoint, baseline, stand_in),
-        names=[each.name for each in records if not each.passed],
+        table=lambda: render_checks(records, stand_in, out, concluded=ending is not None),
+        data=lambda: checks_data(records, endpoint, baseline, stand_in, out),
+        names=[each.name for each in records if not each.passed and each.applicable],
     )
-    _conclude(records, allow_undecided)
-
-
-def _forget(record: Record) -> None:
-    """No file was asked for."""
+    if ending is not None:
+        raise ending
 
 
 def _chosen(checks: str | None) -> tuple[str, ...]:
@@ -132,11 +132,11 @@ def _chosen(checks: str | None) -> tuple[str, ...]:
     return tuple(name for name in CHECKS if name in asked)
 
 
-def _demand_free(out: Path | None) -> None:
+def _demand_free(out: Path) -> None:
     """A verification is not resumed: what was found before and after a change must not be mixed."""
     from peagle_sm.core.errors import SpecError
 
-    if out is not None and out.exists() and out.stat().st_size:
+    if out.exists() and out.stat().st_size:
         raise SpecError(f"{out} exists already", next_step="give another file (--out), or remove that one")
 
 
@@ -175,21 +175,23 @@ def _announce(state: State, mine: Side, plain: Side, tokens: int) -> None:
         note(state, "the endpoint runs without speculation too: this compares the target with itself")
 
 
-def _conclude(records: list[CheckRecord], allow_undecided: bool) -> None:
-    from peagle_sm.cli.verify_text import conclusion
+def _ending(records: list[CheckRecord], allow_undecided: bool) -> PeagleError | None:
+    """The error that ends the command, None where all applicable checks passed."""
+    from peagle_sm.cli.verify_text import conclusion, passed
     from peagle_sm.core.errors import OutputsDiffer, Undecided
 
     failed = [each.name for each in records if each.passed is False]
-    open_ = [each.name for each in records if each.passed is None]
+    open_ = [each.name for each in records if each.undecided]
     if failed:
-        raise OutputsDiffer(
+        return OutputsDiffer(
             conclusion(records),
             next_step="serve without speculation until this is understood; the examples name what to repeat",
             details={"failed": failed, "undecided": open_},
         )
-    if open_ and not allow_undecided:
-        raise Undecided(
+    if passed(records) is None and not allow_undecided:
+        return Undecided(
             conclusion(records),
             next_step="set up what is missing, leave these out (--checks), or accept it (--allow-undecided)",
             details={"undecided": open_},
         )
+    return None

@@ -21,6 +21,7 @@ from peagle_sm.core.checks import (
     settings,
     speculation,
     supplies,
+    vocabulary,
 )
 from peagle_sm.core.checks.base import SPEC, Check, Fix, Note, check, preflight_check
 from peagle_sm.core.records import Finding
@@ -55,6 +56,7 @@ ALL_CHECKS: tuple[Check, ...] = (
     *account.CHECKS,
     *supplies.CHECKS,
     *heads.CHECKS,
+    *vocabulary.CHECKS,
     *machine.CHECKS,
 )
 

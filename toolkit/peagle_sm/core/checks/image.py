@@ -22,9 +22,8 @@ def registry_of(uri: str) -> tuple[str, str, str] | None:
 
 
 def is_aws_own(draft: Draft) -> bool:
-    """Whether the image stands in one of AWS's own registries, which cannot always be described."""
-    parts = registry_of(draft.image.uri) if draft.image else None
-    return parts is not None and parts[0] in {entry.account for entry in draft.catalog.regions.values()}
+    """Return whether AWS publishes the image; its registries cannot always be described."""
+    return draft.image is not None and draft.catalog.published_by_aws(draft.image.uri)
 
 
 @check(

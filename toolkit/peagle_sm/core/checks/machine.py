@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peagle_sm.core.checks.base import Check, Note, preflight_check
+from peagle_sm.core.extras import install_command
 from peagle_sm.core.memory import HOST_OVERHEAD_GB
 from peagle_sm.core.preflight_facts import Machine
 from peagle_sm.core.resolve import Draft
@@ -50,7 +51,7 @@ def boto3_members(fact: Machine, _: Draft | None) -> Iterator[Note]:
     reads="machine",
     why="The SageMaker on this machine does not start without them.",
     source="this project: pyproject.toml, extra `local`",
-    remedy="pip install 'peagle-sm[local]'",
+    remedy=install_command("local"),
     severity="warning",
     needs_spec=False,
 )
@@ -134,7 +135,7 @@ def platform(fact: Machine, _: Draft | None) -> Iterator[Note]:
     reads="machine",
     why="A stack's spec (autoscaling, scale-to-zero, alarms) is deployed by `cdk deploy`, which needs both.",
     source="AWS CDK: prerequisites (Node.js 20 or newer)",
-    remedy="Install Node.js and run `npm ci`; pip install 'peagle-sm[cdk]'. `deploy` works without.",
+    remedy=f"Install Node.js and run `npm ci`; {install_command('cdk')}. `deploy` works without.",
     severity="info",
     url="https://docs.aws.amazon.com/cdk/v2/guide/prerequisites.html",
     needs_spec=False,

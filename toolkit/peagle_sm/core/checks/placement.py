@@ -141,6 +141,50 @@ def host_ami_driver(draft: Draft) -> Iterator[Note]:
 
 
 @check(
+    "host-ami-too-new",
+    why="The CUDA libraries in the image clash with the host's newer driver: the engine ends with Error 803.",
+    source="vllm issue 33992: vLLM 0.15 and 0.16 on driver 580",
+    remedy="Take an image with vLLM 0.17 or later.",
+    severity="warning",
+    url="https://github.com/vllm-project/vllm/issues/33992",
+)
+def host_ami_too_new(draft: Draft) -> Iterator[Note]:
+    """An image with vLLM below 0.17 on a host AMI with driver 580."""
+    images, ami = draft.catalog.images, host_ami(draft)
+    clash, image = images.driver_clash, draft.image
+    if ami is None or ami not in images.amis or image is None or image.version is None:
+        return
+    if image.at_least(clash.below):
+        return
+    driver = images.amis[ami].driver
+    if driver >= clash.driver:
+        yield Note(
+            "warning",
+            f"image: vLLM {image.version_text} on host AMI {ami} (driver {driver}) may end with Error 803",
+        )
+
+
+@check(
+    "instance-pools-region",
+    why="CreateEndpointConfig refuses several instance types where SageMaker has no instance pools.",
+    source="aws-samples/sagemaker-genai-hosting-examples: 16 regions in May 2026",
+    remedy="List one instance type, or choose one of those regions. The list may lack newer regions.",
+    severity="warning",
+    url="https://docs.aws.amazon.com/sagemaker/latest/dg/realtime-endpoints-heterogeneous.html",
+)
+def instance_pools_region(draft: Draft) -> Iterator[Note]:
+    """Several instance types in a region without instance pools."""
+    known = draft.catalog.instance_pools.regions
+    if len(draft.instance_types) < 2 or draft.context.local or draft.region in known:
+        return
+    yield Note(
+        "warning",
+        f"placement.instance_types: {len(draft.instance_types)} types need instance pools, which "
+        f"{draft.region} is not known to have; known: {', '.join(known)}",
+    )
+
+
+@check(
     "host-ami-unknown",
     why="AWS's default host has an old driver; a CUDA 13 image crashes on it before any log line.",
     source="SageMaker API: InferenceAmiVersion",
@@ -273,7 +317,9 @@ CHECKS: tuple[Check, ...] = (
     jumpstart_instance,
     instance_families,
     host_ami_driver,
+    host_ami_too_new,
     host_ami_unknown,
+    instance_pools_region,
     gpus,
     tensor_parallel_degree,
     capacity_reservation,

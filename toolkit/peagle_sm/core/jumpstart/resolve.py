@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from peagle_sm.core.errors import NotFound
-from peagle_sm.core.jumpstart.buckets import Buckets
+from peagle_sm.core.jumpstart.buckets import NEO_OVERRIDE, NEO_REGIONS, Buckets
 from peagle_sm.core.jumpstart.document import Channel, Config, Document, Properties, Variant, Variants
 from peagle_sm.core.jumpstart.reading import damaged
 
@@ -70,7 +70,8 @@ def resolve_config(
 
     Raises:
         CatalogueDamaged: the spec lacks something that a deployment needs.
-        NotFound: the spec has no such config, or no image for an instance type in the region.
+        NotFound: the spec has no such config, or the region lacks the image of an instance type or the
+            bucket of a draft head.
     """
     config = document.config(config_name)
     where = f"{document.origin}: config {config_name}"
@@ -79,7 +80,7 @@ def resolve_config(
     if not wanted:
         raise damaged(f"{where}: default_inference_instance_type", default, "an instance type")
     target_bucket = buckets.target or (buckets.gated if document.model.gated_bucket else buckets.public)
-    heads = tuple(_head(channel, buckets) for channel in config.heads)
+    heads = tuple(_head(channel, buckets, f"{where} in {region}") for channel in config.heads)
     keys = [config.hosting_eula_key, *(channel.hosting_eula_key for channel in config.heads)]
     return Resolved(
         config=config_name,
@@ -162,17 +163,21 @@ def _target_key(config: Config, instance_type: str, where: str) -> str:
     return key
 
 
-def _head(channel: Channel, buckets: Buckets) -> Head:
+def _head(channel: Channel, buckets: Buckets, where: str) -> Head:
     """A channel with its bucket (get_draft_model_content_bucket of the SDK)."""
-    provider = channel.provider
+    provider, key = channel.provider, channel.s3_data_source.s3_uri
     gated = provider is not None and provider.name == "JumpStart" and provider.classification == "gated"
     if provider is None or provider.name != "JumpStart":
         bucket = buckets.neo
     else:
         bucket = buckets.gated if gated else buckets.public
-    return Head(
-        channel.channel_name, _uri(bucket, channel.s3_data_source.s3_uri), channel.artifact_version, gated
-    )
+    if bucket is None and not key.startswith("s3://"):
+        raise NotFound(
+            f"{where}: draft head {key} is in SageMaker's bucket of draft heads, and this region has none",
+            next_step=f"Choose a --region that has one: {', '.join(sorted(NEO_REGIONS))}. Or copy the head "
+            f"to a bucket of this region and name it in {NEO_OVERRIDE}.",
+        )
+    return Head(channel.channel_name, _uri(bucket or "", key), channel.artifact_version, gated)
 
 
 def _uri(bucket: str, key: str) -> str:

@@ -1,10 +1,11 @@
 """CreateEndpointConfig, DescribeEndpointConfig, ListEndpointConfigs, DeleteEndpointConfig."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..clock import LocalClock
 from .errors import not_local
+from .models import check_role
 from .paging import page
 from .records import Record, Tables
 from .shapes import checked
@@ -22,9 +23,12 @@ _NOT_LOCAL = {
 class Configs:
     """The endpoint configuration operations."""
 
-    def __init__(self, tables: Tables, clock: LocalClock) -> None:
+    def __init__(
+        self, tables: Tables, clock: LocalClock, assumable: Callable[[str], bool] | None = None
+    ) -> None:
         self._tables = tables
         self._clock = clock
+        self._assumable = assumable
 
     async def create(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """CreateEndpointConfig."""
@@ -33,6 +37,7 @@ class Configs:
         for member, instead in _NOT_LOCAL.items():
             if member in request:
                 raise not_local(member, instead)
+        check_role(request.get("ExecutionRoleArn"), self._assumable)
         check_variants(request, self._tables.models)
         tags = from_list(request.pop("Tags", []))
         now = self._clock.now()

@@ -1,5 +1,6 @@
 """DescribeEndpoint's answer and the summaries of ListEndpoints, from the records alone."""
 
+import hashlib
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -69,8 +70,13 @@ def _variant(
 
 
 def deployed_image(image: str, since: datetime) -> dict[str, Any]:
-    """A DeployedImage; nothing here resolves a tag to a digest."""
-    return {"SpecifiedImage": image, "ResolvedImage": image, "ResolutionTime": since.timestamp()}
+    """A DeployedImage. No registry is asked here: the digest is that of the image's name."""
+    resolved = image
+    if "@sha256:" not in image:
+        repository, _, tag = image.rpartition(":")
+        digest = hashlib.sha256(image.encode()).hexdigest()
+        resolved = f"{image if '/' in tag else repository}@sha256:{digest}"
+    return {"SpecifiedImage": image, "ResolvedImage": resolved, "ResolutionTime": since.timestamp()}
 
 
 def _pools(pools: list[Mapping[str, Any]], placed: str, count: int) -> list[dict[str, Any]]:

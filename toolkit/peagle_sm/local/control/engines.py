@@ -98,7 +98,10 @@ class Engine:
         self._tell(self, "engine-healthy", "/ping answers")
 
     async def _launch(self) -> None:
-        self.root.mkdir(parents=True, exist_ok=True)
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StartupFailed(launch_failed(self.plan.serves, error)) from error
         request = EngineRequest(
             name=f"{self._endpoint}-{self.plan.component or self.plan.variant}",
             image=self.plan.image,

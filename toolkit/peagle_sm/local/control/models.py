@@ -1,7 +1,7 @@
 """CreateModel, DescribeModel, ListModels, DeleteModel."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..clock import LocalClock
@@ -21,15 +21,23 @@ ENVIRONMENT_BYTES = 32 * 1024  # ContainerDefinition$Environment: all keys and v
 class Models:
     """The model operations. A model is a record; nothing runs until an endpoint asks for it."""
 
-    def __init__(self, tables: Tables, clock: LocalClock, model_data_exists: ModelDataExists | None) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        clock: LocalClock,
+        model_data_exists: ModelDataExists | None,
+        assumable: Callable[[str], bool] | None,
+    ) -> None:
         self._tables = tables
         self._clock = clock
         self._exists = model_data_exists
+        self._assumable = assumable
 
     async def create(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """CreateModel."""
         request = checked("CreateModel", body)
         self._tables.models.refuse_taken(request["ModelName"])
+        check_role(request.get("ExecutionRoleArn"), self._assumable)
         container = _container(request)
         _check_environment(container.get("Environment", {}))
         mode = container.get("ImageConfig", {}).get("RepositoryAccessMode", "Platform")
@@ -47,7 +55,7 @@ class Models:
         row = self._tables.models.get(checked("DescribeModel", body)["ModelName"])
         return {
             "EnableNetworkIsolation": False,
-            **row.body,
+            **_with_modes(row.body),
             "ModelArn": row.arn,
             "CreationTime": row.created.timestamp(),
         }
@@ -68,6 +76,24 @@ class Models:
         for _, uri in model_sources(container):
             if not await self._exists(uri):
                 raise invalid(f"Could not find model data at {uri}.")
+
+
+def check_role(arn: str | None, assumable: Callable[[str], bool] | None) -> None:
+    """Refuse a role that does not exist or that SageMaker may not assume; raises ApiError."""
+    if arn is not None and assumable is not None and not assumable(arn):
+        raise invalid(
+            f"Could not assume role {arn}. Please ensure that the role exists and allows principal "
+            "'sagemaker.amazonaws.com' to assume the role."
+        )
+
+
+def _with_modes(body: Mapping[str, Any]) -> dict[str, Any]:
+    answer = dict(body)
+    if "PrimaryContainer" in answer:
+        answer["PrimaryContainer"] = {"Mode": "SingleModel", **answer["PrimaryContainer"]}
+    if "Containers" in answer:
+        answer["Containers"] = [{"Mode": "SingleModel", **container} for container in answer["Containers"]]
+    return answer
 
 
 def _summary(row: Record) -> dict[str, Any]:

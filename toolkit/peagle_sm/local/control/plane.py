@@ -12,6 +12,7 @@ from .ai_benchmarks_records import BenchmarkRunner
 from .component_life import ComponentLife
 from .components import Components
 from .configs import Configs
+from .describe import description
 from .endpoints import Endpoints
 from .engines import Engine, Tell
 from .errors import ApiError
@@ -44,6 +45,7 @@ class ControlPlane:
         root: directory below which each engine gets one of its own.
         on_event: told of every change of status, of every engine, and of each line that an engine prints.
         model_data_exists: asked for each S3 URI by CreateModel, as AWS does; None leaves it to the launcher.
+        assumable: whether SageMaker may assume a role (CreateModel, CreateEndpointConfig); None believes it.
         benchmarks: runs AI benchmark jobs; None refuses them.
         timing: polling intervals and limits.
         seed: of the draw between variants.
@@ -59,6 +61,7 @@ class ControlPlane:
         root: Path,
         on_event: OnEvent = _ignore,
         model_data_exists: ModelDataExists | None = None,
+        assumable: Callable[[str], bool] | None = None,
         benchmarks: BenchmarkRunner | None = None,
         timing: Timing | None = None,
         seed: int | None = None,
@@ -71,8 +74,8 @@ class ControlPlane:
         self._tables = Tables(account, region)
         self.stock = Stock()
         self._endpoints = Endpoints(self._tables, clock, self._supervisor)
-        models = Models(self._tables, clock, model_data_exists)
-        configs = Configs(self._tables, clock)
+        models = Models(self._tables, clock, model_data_exists, assumable)
+        configs = Configs(self._tables, clock, assumable)
         self._components = Components(self._tables, clock, self._component, model_data_exists)
         self._benchmarks = AIBenchmarks(self._tables, clock, benchmarks, root / "ai-benchmark-jobs")
         tags = Tags(self._tables)
@@ -138,6 +141,33 @@ class ControlPlane:
             ApiError: no such endpoint, not such a status, or the endpoint is being created or deleted.
         """
         self._endpoints.pretend(endpoint_name, status, reason)
+
+    def endpoint_now(self, name: str) -> dict[str, Any] | None:
+        """What DescribeEndpoint answers at this moment; None when there is no such endpoint."""
+        row = next((row for row in self._tables.endpoints if row.name == name), None)
+        return None if row is None else description(row)
+
+    def execution_role(self, endpoint: str, component: str | None = None) -> str | None:
+        """The role that an endpoint's containers, or a component's, run under; None when it is gone."""
+        row = self._tables.endpoints.find(endpoint)
+        if row is None:
+            return None
+        hosted = self._tables.components.find(component) if component is not None else None
+        names = [variant.get("ModelName") for variant in row.config["ProductionVariants"]]
+        if hosted is not None:
+            names = [hosted.specification.get("ModelName")]
+        models = (self._tables.models.find(name) for name in names if name)
+        roles = (model.body.get("ExecutionRoleArn") for model in models if model is not None)
+        return row.config.get("ExecutionRoleArn") or next((role for role in roles if role), None)
+
+    def has_target(self, resource_id: str) -> bool:
+        """Whether a scalable target's resource exists: `endpoint/E/variant/V` or `inference-component/C`."""
+        kind, _, name = resource_id.partition("/")
+        if kind == "inference-component":
+            return any(row.name == name for row in self._tables.components)
+        endpoint, _, variant = name.partition("/variant/")
+        known = (row for row in self._tables.endpoints if row.name == endpoint)
+        return any(v["VariantName"] == variant for row in known for v in row.config["ProductionVariants"])
 
     def tagged(self) -> list[tuple[str, str, dict[str, str]]]:
         """(ARN, resource type of the tagging API, tags) of every resource that has tags."""

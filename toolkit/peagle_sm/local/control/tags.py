@@ -14,10 +14,12 @@ def from_list(tags: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """Key -> value.
 
     Raises:
-        ApiError: a key twice.
+        ApiError: a key twice, or a key with the prefix that AWS keeps for itself.
     """
     known: dict[str, str] = {}
     for tag in tags:
+        if tag["Key"].lower().startswith("aws:"):
+            raise invalid("aws: prefixed tag key names are not allowed for external use.")
         if tag["Key"] in known:
             raise invalid(f"Duplicate tag key '{tag['Key']}': tag keys must be unique per resource.")
         known[tag["Key"]] = tag["Value"]

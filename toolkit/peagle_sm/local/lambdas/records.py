@@ -25,6 +25,7 @@ class Function:
         timeout_s: seconds that an invocation may take.
         reserved: the most invocations at once; 0 refuses all, None sets no limit.
         log_group: of its output in CloudWatch Logs.
+        role: the ARN of its execution role, by which Lambda writes the log.
         retries: how often an asynchronous event is tried again after an error of the function.
         oldest_s: how long an asynchronous event is kept, in seconds.
         dead_letter_arn: the queue or topic for events that could not be handled.
@@ -42,6 +43,7 @@ class Function:
     memory_mb: int
     reserved: int | None
     log_group: str
+    role: str
     retries: int = 2
     oldest_s: int = 21_600
     dead_letter_arn: str | None = None
@@ -81,6 +83,7 @@ def _read(kept: Any) -> Function:
         name=name,
         log_group=(config.get("LoggingConfig") or {}).get("LogGroup") or f"/aws/lambda/{name}",
         arn=kept.function_arn,
+        role=str(kept.role),
         handler=str(kept.handler),
         runtime=str(kept.run_time),
         code=bytes(getattr(kept, "code_bytes", b"")),

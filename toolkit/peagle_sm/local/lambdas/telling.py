@@ -43,7 +43,7 @@ class Teller:
         at = int(self._clock.now().timestamp() * 1000)
         lines = [line[:_LONGEST_EVENT] for line in report(function, outcome) if line.strip()]
         stream = f"{began:%Y/%m/%d}/[$LATEST]{outcome.request_id.replace('-', '')}"
-        self._moto.put_log_events(function.log_group, stream, [(at, line) for line in lines])
+        self._moto.put_log_events(function.log_group, stream, [(at, line) for line in lines], function.role)
 
     def _put(self, function: Function, at: datetime, values: list[tuple[str, float, str]]) -> None:
         minute = at.replace(second=0, microsecond=0)

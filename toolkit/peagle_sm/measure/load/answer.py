@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from peagle_sm.aws.figures import error_in
+from peagle_sm.aws.figures import aborted_in, error_in
 from peagle_sm.aws.frames import FrameDecoder, FrameException, Timed
 from peagle_sm.aws.sse import SseError
 from peagle_sm.measure.load.events import TimedEvents
@@ -152,6 +152,9 @@ class AnswerReader:
                 self._metrics = metrics
             if choices := document.get("choices"):
                 self._take_choice(choices[0], at)
+                if self._finish_reason is not None and (reason := aborted_in(document)) is not None:
+                    self._error = ("EngineError", f"the engine gave the answer up: finish_reason {reason!r}")
+                    return
         if broken is not None:
             what = "the stream was cut in the middle of an event" if at_end else "an event is not JSON"
             self._error = ("StreamError", f"{what}: {broken[:200].decode(errors='replace')}")

@@ -77,8 +77,10 @@ class Drive:
 
         async def place(number: int) -> None:
             await asyncio.sleep(self._options.ramp_s * number / places)
+            task = asyncio.current_task()
             free = self._clock()
-            while (ticket := schedule.next(free)) is not None:
+            # A library that swallows a cancellation must not keep a load running after Ctrl-C.
+            while not (task and task.cancelling()) and (ticket := schedule.next(free)) is not None:
                 if not await self._serve(target, schedule, ticket, free):
                     await asyncio.sleep(self._options.pause_after_error_s)
                 free = self._clock()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from peagle_sm.core.errors import NotFound
+from peagle_sm.core.extras import install_command
 from peagle_sm.measure.load.health import Limits
 from peagle_sm.measure.load.run import drive_load
 from peagle_sm.measure.load.targets import Target
@@ -81,7 +82,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError as error:
         raise NotFound(
             "the load client needs uvloop, which is not installed",
-            next_step='pip install "peagle-sm[measure]"',
+            next_step=install_command("measure"),
         ) from error
     return uvloop.new_event_loop
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from peagle_sm.aws.wire import certificates
 from peagle_sm.core.errors import NotFound, SpecError
+from peagle_sm.core.extras import install_command
 from peagle_sm.measure.load.answer import Answer, AnswerReader
 from peagle_sm.measure.load.desk import Desk
 from peagle_sm.measure.load.targets import Target
@@ -154,7 +155,7 @@ async def open_sender(
     except ImportError as error:
         raise NotFound(
             "the load client needs aiohttp, which is not installed",
-            next_step='pip install "peagle-sm[measure]"',
+            next_step=install_command("measure"),
         ) from error
     remote = any(target.remote for target in targets)
     connector = aiohttp.TCPConnector(

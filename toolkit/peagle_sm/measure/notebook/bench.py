@@ -45,7 +45,7 @@ def bench(
     keep_text: bool = False,
     out: str | Path | None = None,
     session: Session | None = None,
-    local: Local = False,
+    local: Local | None = None,
     profile: str | None = None,
     region: str | None = None,
     progress: Progress | None = None,

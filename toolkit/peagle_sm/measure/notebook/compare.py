@@ -40,7 +40,7 @@ def compare(
     seed: int = 0,
     out: str | Path | None = None,
     session: Session | None = None,
-    local: Local = False,
+    local: Local | None = None,
     profile: str | None = None,
     region: str | None = None,
     progress: Progress | None = None,

@@ -10,7 +10,7 @@ from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.endpoint_arm import is_url
 from peagle_sm.measure.workloads import Workload, load_workload
 from peagle_sm.service.endpoint import Endpoint
-from peagle_sm.service.notebook import Local, make_session
+from peagle_sm.service.notebook import Local, session_at
 
 EndpointLike = Endpoint | str
 
@@ -20,9 +20,10 @@ class Place:
     """Where the endpoints are: a session, or what one is made from once it is needed."""
 
     session: Session | None
-    local: Local
+    local: Local | None
     profile: str | None
     region: str | None
+    spec_region: str | None = None
 
     def open(self, *endpoints: EndpointLike) -> Session | None:
         """The session for these endpoints; None where all of them are addresses of a bare vLLM.
@@ -41,7 +42,7 @@ class Place:
             return first
         if endpoints and all(isinstance(each, str) and is_url(each) for each in endpoints):
             return None
-        return self.session or make_session(self.profile, self.region, self.local)
+        return self.session or session_at(self.profile, self.region, self.local, self.spec_region)
 
 
 def demanded(session: Session | None) -> Session:

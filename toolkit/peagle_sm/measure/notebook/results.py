@@ -134,9 +134,9 @@ class VerifyResult(Measured):
 
     @property
     def passed(self) -> bool | None:
-        """None where nothing failed and something could not be decided."""
-        found = [check.passed for check in self.checks]
-        return False if False in found else None if None in found else True
+        """None where nothing failed and something could not be decided, or no check applies."""
+        found = [check.passed for check in self.checks if check.applicable]
+        return False if False in found else None if None in found or not found else True
 
 
 def files_card(files: Sequence[Results], title: str, notes: Sequence[str] = ()) -> Card:
@@ -162,7 +162,7 @@ def files_card(files: Sequence[Results], title: str, notes: Sequence[str] = ()) 
 
 
 def _tone(view: View, *, gain: bool) -> Tone:
-    verdicts = {check.passed for check in view.checks}
+    verdicts = {check.passed for check in view.checks if check.applicable}
     if False in verdicts:
         return "bad"
     if None in verdicts:

@@ -15,6 +15,7 @@ from peagle_sm.measure.notebook.places import Place, chosen, demanded
 from peagle_sm.measure.notebook.results import TuneResult
 from peagle_sm.measure.notebook.running import blocking
 from peagle_sm.measure.workloads import Workload
+from peagle_sm.service.asking import agreed
 from peagle_sm.service.events import Progress
 from peagle_sm.service.notebook import Local, SpecLike, as_spec
 from peagle_sm.service.told import followed
@@ -30,7 +31,7 @@ def tune(
     concurrency: Sequence[int] = (1, 8),
     max_k: int = 11,
     by: By = "auto",
-    max_deployments: int = 3,
+    max_deployments: int | None = None,
     rounds: int = 4,
     workload: Workload | str = "humaneval",
     requests: int = 24,
@@ -42,7 +43,7 @@ def tune(
     seed: int = 0,
     out: str | Path | None = None,
     session: Session | None = None,
-    local: Local = False,
+    local: Local | None = None,
     profile: str | None = None,
     region: str | None = None,
     progress: Progress | None = None,
@@ -50,8 +51,9 @@ def tune(
     """Find the best K for each concurrency and one for all, as `peagle-sm tune` does.
 
     Deploys the model without speculation and with it, measures a few K, predicts the others, measures the
-    best again, and deletes everything. Shows the price and asks, unless ``yes``. Where ``spec`` is a file's
-    path, the K goes into it with its evidence, unless ``write`` is False.
+    most promising, and deletes everything. Shows the price and asks, unless ``yes``. Where ``spec`` is the
+    path of a file, the K goes into it with its evidence, unless ``write`` is False. ``max_deployments`` None:
+    4, or 6 with ``max_k`` above 12.
 
     Raises:
         Declined: the question was not answered with yes.
@@ -60,11 +62,12 @@ def tune(
     """
     need_packages((*PACKAGES, "numpy"))
     from peagle_sm.measure.tune import job as tuning
+    from peagle_sm.measure.tune.plan import most_deployments
     from peagle_sm.measure.tune.run import Settings
     from peagle_sm.measure.tune.side import WindowSize
 
     base = as_spec(spec)
-    place = demanded(Place(session, local, profile, region or base.placement.region).open())
+    place = demanded(Place(session, local, profile, region, base.placement.region).open())
     asked = tuning.modes_of(base, tuple(modes) or None)
     job = tuning.Job(
         spec=base,
@@ -74,7 +77,7 @@ def tune(
             concurrencies=tuple(dict.fromkeys(concurrency)),
             max_k=max_k,
             runtime=by == "runtime" or (by == "auto" and place.is_local),
-            most_deployments=max_deployments,
+            most_deployments=max_deployments or most_deployments(max_k),
             rounds=rounds,
             size=WindowSize(requests),
             heads={str(mode): head for mode, head in (heads or {}).items()},
@@ -111,12 +114,8 @@ def tune(
 
 
 def _ask(price: str) -> None:
-    from peagle_sm.service import Declined
+    from peagle_sm.core.errors import Declined
 
     print(f"at most: {price}", file=sys.stderr)
-    try:
-        agreed = input("Go on? [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        agreed = False
-    if not agreed:
+    if not agreed("Go on?"):
         raise Declined("Not confirmed: nothing was tuned.", next_step="Run it again, or give yes=True.")

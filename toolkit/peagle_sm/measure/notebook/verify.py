@@ -35,7 +35,7 @@ def verify(
     seed: int = 0,
     out: str | Path | None = None,
     session: Session | None = None,
-    local: Local = False,
+    local: Local | None = None,
     profile: str | None = None,
     region: str | None = None,
     progress: Progress | None = None,

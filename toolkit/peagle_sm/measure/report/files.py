@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from peagle_sm.core.errors import NotFound, SpecError
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.files import write_file
 from peagle_sm.measure.report.embedded import extract
 from peagle_sm.measure.result_file import Results, read
 
@@ -17,8 +18,7 @@ def read_files(paths: Sequence[Path]) -> list[Results]:
     """Read every file in turn, each under its own name; a page may hold several.
 
     Raises:
-        NotFound: a file is not there.
-        SpecError: a file cannot be read as results; the message names it.
+        SpecError: a file is missing or cannot be read as results; the message names it.
     """
     found: list[Results] = []
     for path in paths:
@@ -30,7 +30,7 @@ def _page(path: Path) -> list[Results]:
     try:
         return extract(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise NotFound(f"there is no report {path}", next_step="check the path") from None
+        raise SpecError(f"there is no report {path}", next_step="check the path") from None
     except UnicodeDecodeError:
         raise SpecError(f"{path} is no report: it is not text", next_step="name a results file") from None
     except SpecError as error:
@@ -41,15 +41,6 @@ def write_page(path: Path, page: str) -> None:
     """Write a page whole or not at all: a browser may have the old one open.
 
     Raises:
-        SpecError: the place cannot be written to.
+        CannotWrite: the place cannot be written to.
     """
-    beside = path.with_name(f".{path.name}.new")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(page, encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        raise SpecError(
-            f"the report cannot be written to {path}: {error.strerror}",
-            next_step="name a place you may write to",
-        ) from error
+    write_file(path, page, parents=True)

@@ -44,6 +44,15 @@ def text_width(text: str) -> float:
     return len(text) * CHARACTER
 
 
+def fitted(text: str, width: float) -> str:
+    """Shorten ``text`` in its middle so that it fits; the table beside the chart has it whole."""
+    most = max(3, int(width / CHARACTER))
+    if len(text) <= most:
+        return text
+    head = most // 2
+    return f"{text[:head]}…{text[len(text) - (most - 1 - head) :]}"
+
+
 def svg(size: Size, title: str, description: str, *content: Content, identity: str) -> Safe:
     """The chart's element, with its title and description for a screen reader."""
     return tag(

@@ -65,11 +65,16 @@ def _draw(chart: LineChart, size: Size, identity: str) -> Safe:
     labels = [chart.y_label(tick) for tick in ticks]
     left = max(frame.text_width(label) for label in labels) + 12
     names = max((frame.text_width(series.name) for series in chart.series), default=0)
-    right = size.width - min(names + 22, size.width * 0.36)
+    room = min(names + 22, size.width * 0.36)
+    right = size.width - room
     x = Scale(min(chart.x_ticks), max(chart.x_ticks), left + 14, right - 10, chart.x_log)
     y = Scale(ticks[0], ticks[-1], size.height - _BOTTOM, _TOP, chart.y_log)
     lines = [
-        Line(series.name, series.look, tuple((x(mark.x), y(mark.y)) for mark in series.marks))
+        Line(
+            frame.fitted(series.name, room - 20),
+            series.look,
+            tuple((x(mark.x), y(mark.y)) for mark in series.marks),
+        )
         for series in chart.series
     ]
     return frame.svg(

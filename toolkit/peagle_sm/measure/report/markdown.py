@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from peagle_sm.measure.report import rows, words
 from peagle_sm.measure.report.cautions import cautions
-from peagle_sm.measure.report.merging import view_of
+from peagle_sm.measure.report.parts import parts_of
 from peagle_sm.measure.report.proof import trust
 from peagle_sm.measure.report.rows import Rows
 from peagle_sm.measure.report.verdict import checked, verdict
@@ -24,14 +24,22 @@ def markdown(files: Sequence[Results], *, title: str | None = None) -> str:
     Raises:
         SpecError: no file, or stand-in weights beside real ones.
     """
-    view = view_of(files)
+    parts = parts_of(files)
+    heading = title or "P-EAGLE report"
+    if len(parts) == 1:
+        return _run(parts[0].view, f"### {heading}")
+    about = f"{len(parts)} runs. Compare modes within one run only."
+    return "\n\n".join([f"### {heading}", about, *(_run(part.view, f"#### {part.title}") for part in parts)])
+
+
+def _run(view: View, heading: str) -> str:
     said = verdict(view)
     stressed = (
         _escaped(said.headline).replace(said.figure, f"**{said.figure}**", 1)
         if said.figure
         else said.headline
     )
-    parts = [f"### {title or 'P-EAGLE report'}", *_cautions(view), stressed]
+    parts = [heading, *_cautions(view), stressed]
     if said.second:
         parts.append(said.second)
     if said.limits:

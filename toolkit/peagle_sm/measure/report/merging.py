@@ -91,6 +91,7 @@ def _renamed(each: Results, names: Mapping[str, str]) -> Results:
         each,
         arms=tuple(replace(arm, name=of(arm.name)) for arm in each.arms),
         points=tuple(replace(point, arm=of(point.arm)) for point in each.points),
+        requests=tuple(replace(request, arm=of(request.arm)) for request in each.requests),
         comparisons=tuple(
             replace(row, faster=of(row.faster), slower=of(row.slower)) for row in each.comparisons
         ),

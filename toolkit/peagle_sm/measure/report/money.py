@@ -38,8 +38,8 @@ def cost_words(view: View, rows: tuple[CostRow, ...]) -> str:
         f"Least: {words.usd(best.usd_per_million)} USD per million output tokens, {view.label(best.arm.name)}"
     )
     return (
-        f"{said} at {best.load.label}. An instance that is used half the time costs twice as much a token;"
-        " input tokens are not charged apart."
+        f"{said} at {best.load.label}. At {words.share(best.used)} use, as of a day with quiet hours, it is"
+        f" {words.usd(best.usd_used)}; input tokens are not charged apart."
     )
 
 

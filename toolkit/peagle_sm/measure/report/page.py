@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from importlib import resources
 from typing import Any, TypeGuard
@@ -10,7 +11,7 @@ from peagle_sm.core.markup import Safe, join, tag
 from peagle_sm.measure.report import acceptance, curve, latency, money, origin, proof, speed_up, throughput
 from peagle_sm.measure.report.cautions import cautions
 from peagle_sm.measure.report.embedded import embed
-from peagle_sm.measure.report.merging import view_of
+from peagle_sm.measure.report.parts import Part, parts_of
 from peagle_sm.measure.report.section import Section, section
 from peagle_sm.measure.report.tiles import Tile, tiles
 from peagle_sm.measure.report.verdict import Verdict, verdict, workload_name
@@ -39,30 +40,75 @@ def html_page(files: Sequence[Results], *, title: str | None = None) -> str:
     Raises:
         SpecError: no file, or stand-in weights beside real ones.
     """
-    view = view_of(files)
-    said = verdict(view)
-    sections = _sections(view)
+    parts = parts_of(files)
     name = title or "P-EAGLE report"
-    marked = f"{name} ({view.watermark})" if view.watermark else name
+    first = parts[0].view
+    marked = f"{name} ({first.watermark})" if first.watermark else name
+    headline = verdict(first).headline if len(parts) == 1 else f"{len(parts)} runs"
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("meta", name="generator", content="peagle-sm report"),
-        tag("title", f"{said.headline} · {marked}"),
+        tag("title", f"{headline} · {marked}"),
         tag("style", Safe(_style())),
     )
-    body = tag(
-        "body",
+    shown = _run(first, name) if len(parts) == 1 else join(_overview(parts, name), *_each_run(parts))
+    body = tag("body", Safe(_unbroken(str(shown))), embed(files), tag("script", Safe(_SAVE)))
+    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _run(view: View, name: str) -> Safe:
+    """One run, from its cautions to its origin."""
+    sections = _sections(view)
+    return join(
         _banner(view),
-        tag("header", *_opening(view, said, name)),
+        tag("header", *_opening(view, verdict(view), name)),
         tag("nav", *(tag("a", one.title, href=f"#{one.id}") for one in sections), aria_label="Sections"),
         tag("main", *(section(one) for one in sections)),
-        embed(files),
-        tag("script", Safe(_SAVE)),
     )
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _overview(parts: Sequence[Part], name: str) -> Safe:
+    """What the runs found, a line each: between two of them nothing may be compared."""
+    rows = [
+        tag("li", tag("a", part.title, href=f"#run-{number}"), " ", verdict(part.view).headline)
+        for number, part in enumerate(parts, start=1)
+    ]
+    return tag(
+        "header",
+        tag("p", name, class_="over"),
+        tag("h1", f"{len(parts)} runs"),
+        tag("p", "Each run has its own part below. Compare modes within one run only.", class_="second"),
+        tag("ol", *rows, class_="runs"),
+    )
+
+
+def _each_run(parts: Sequence[Part]) -> list[Safe]:
+    return [
+        tag("article", Safe(_own_ids(str(_run(part.view, part.name)), f"run-{number}")), id=f"run-{number}")
+        for number, part in enumerate(parts, start=1)
+    ]
+
+
+def _own_ids(markup: str, prefix: str) -> str:
+    """Give every id of a run's markup, and every reference to one, the run's prefix."""
+    markup = re.sub(r'( id="|href="#)', rf"\1{prefix}-", markup)
+    return re.sub(
+        r' aria-labelledby="([^"]*)"',
+        lambda found: f' aria-labelledby="{" ".join(f"{prefix}-{one}" for one in found[1].split())}"',
+        markup,
+    )
+
+
+def _unbroken(markup: str) -> str:
+    """Put non-breaking hyphens into the modes' names where they are read; attributes stay as they are."""
+    return re.sub(
+        r"(<[^>]*>)|P-EAGLE|EAGLE-3",
+        lambda found: found[1] or found[0].replace("-", "\N{NON-BREAKING HYPHEN}"),
+        markup,
+    )
 
 
 def _style() -> str:

@@ -11,6 +11,7 @@ from peagle_sm.measure.report.view import View
 from peagle_sm.measure.withholding import is_late
 
 _MARKS = {True: ("pass", "✓ passed"), False: ("fail", "✗ failed"), None: ("open", "? not decided")}
+_NOT_APPLICABLE = ("open", "not applicable")
 
 
 def proof(view: View) -> Section | None:
@@ -18,7 +19,7 @@ def proof(view: View) -> Section | None:
     if not view.checks:
         return None
     order = {False: 0, None: 1, True: 2}
-    ranked = sorted(view.checks, key=lambda check: order[check.passed])
+    ranked = sorted(view.checks, key=lambda check: 3 if not check.applicable else order[check.passed])
     several = len({(check.arm, check.baseline) for check in ranked}) > 1
     heads: list[Content] = ["check", "result"]
     heads += ["arm", "baseline"] if several else []
@@ -31,7 +32,7 @@ def proof(view: View) -> Section | None:
 
 
 def _row(view: View, check: CheckRecord, several: bool) -> list[Content]:
-    kind, text = _MARKS[check.passed]
+    kind, text = _MARKS[check.passed] if check.applicable else _NOT_APPLICABLE
     names = [arm_cell(view, check.arm), arm_cell(view, check.baseline)] if several else []
     return [check.name, tag("span", text, class_=f"mark {kind}"), *names, check.summary, check.power]
 

@@ -165,7 +165,16 @@ def checks(view: View, *, power: bool = True) -> Rows | None:
         return None
     said = {True: "passed", False: "FAILED", None: "not decided"}
     heads = ("check", "arm", "result", "found", "would be caught")
-    rows = [(check.name, check.arm, said[check.passed], check.summary, check.power) for check in view.checks]
+    rows = [
+        (
+            check.name,
+            check.arm,
+            said[check.passed] if check.applicable else "not applicable",
+            check.summary,
+            check.power,
+        )
+        for check in view.checks
+    ]
     kept = len(heads) if power else len(heads) - 1
     table = _told_apart(view, Rows(heads[:kept], tuple(row[:kept] for row in rows), ()), view.checks, 2)
     return table if len({check.arm for check in view.checks}) > 1 else _without(table, "arm")

@@ -55,7 +55,7 @@ def _leaders(view: View) -> str:
         f"{name} at {labels[0] if len(labels) == 1 else f'{labels[0]} to {labels[-1]}'}"
         for name, labels in runs
     ]
-    return "Highest rate measured: " + ", then ".join(parts) + "."
+    return "Fastest: " + ", then ".join(parts) + "."
 
 
 def _first(view: View, load: Load, rates: Mapping[str, float]) -> str:

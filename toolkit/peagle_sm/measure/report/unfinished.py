@@ -25,7 +25,11 @@ def missing(results: Results) -> str | None:
     if holds_nothing(results):
         return None  # told as such
     config = results.header.config
-    for found, asked, what in (_loads(results, config), *_of_comparisons(results, config)):
+    for found, asked, what in (
+        _loads(results, config),
+        _checks(results, config),
+        *_of_comparisons(results, config),
+    ):
         if found < asked:
             return f"{found} of {words.plural(asked, what)}"
     return None
@@ -40,6 +44,13 @@ def _loads(results: Results, config: dict[str, Any]) -> Count:
     if results.header.command not in ("bench", "compare") or not isinstance(asked, list):
         return 0, 0, "load"
     return sum(label in labels for label in asked), len(asked), "load"
+
+
+def _checks(results: Results, config: dict[str, Any]) -> Count:
+    asked = config.get("checks")
+    if results.header.command != "verify" or not isinstance(asked, list):
+        return 0, 0, "check"
+    return len({check.name for check in results.checks} & set(asked)), len(asked), "check"
 
 
 def _of_comparisons(results: Results, config: dict[str, Any]) -> list[Count]:

@@ -15,6 +15,7 @@ from peagle_sm.measure.records import (
     Header,
     Load,
     PointRecord,
+    RequestRecord,
 )
 from peagle_sm.measure.report.looks import Look
 from peagle_sm.measure.result_file import Results
@@ -71,6 +72,17 @@ class View:
             if any(record is one for part in parts for one in part):
                 return name
         return ""
+
+    def requests_of(self, point: PointRecord) -> list[RequestRecord]:
+        """The measured requests of a point, from the file that holds it."""
+        for _, each in self.files:
+            if point in each.points:
+                return [
+                    request
+                    for request in each.requests
+                    if request.arm == point.arm and request.load == point.load and request.phase == "measured"
+                ]
+        return []
 
     def arm(self, name: str) -> ArmRecord:
         """The arm of that name; one of unknown mode where the file does not describe it."""

@@ -70,9 +70,22 @@ def condition(prior: Prior, ks: list[int], values: list[float], noise: list[floa
         return Curve(prior.grid, prior.mean, prior.covariance)
     rows = [prior.grid.index(k) for k in ks]
     cross = prior.covariance[:, rows]
-    errors = np.asarray(noise, dtype=float)
-    within = cross[rows, :] + (errors if errors.ndim == 2 else np.diag(errors**2))
+    within = _expected_scatter(prior, rows, noise)
     gain = np.linalg.solve(within, cross.T).T
     mean = prior.mean + gain @ (np.asarray(values, dtype=float) - prior.mean[rows])
     covariance = prior.covariance - gain @ cross.T
     return Curve(prior.grid, mean, (covariance + covariance.T) / 2)
+
+
+def log_evidence(prior: Prior, ks: list[int], values: list[float], noise: list[float] | Array) -> float:
+    """How likely the readings are under the prior: natural logarithm, up to a constant."""
+    rows = [prior.grid.index(k) for k in ks]
+    within = _expected_scatter(prior, rows, noise)
+    off = np.asarray(values, dtype=float) - prior.mean[rows]
+    return float(-0.5 * off @ np.linalg.solve(within, off) - 0.5 * np.linalg.slogdet(within)[1])
+
+
+def _expected_scatter(prior: Prior, rows: list[int], noise: list[float] | Array) -> Array:
+    errors = np.asarray(noise, dtype=float)
+    found: Array = prior.covariance[np.ix_(rows, rows)] + (errors if errors.ndim == 2 else np.diag(errors**2))
+    return found

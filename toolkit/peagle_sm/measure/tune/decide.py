@@ -2,73 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from peagle_sm.measure.tune.predict import Prediction
+from peagle_sm.measure.tune.predict import Prediction, together, without_baseline
 
-#: A smaller K is chosen while this interval of its rate over the best one's does not exclude 1 …
+#: A smaller K is chosen while it is not significantly slower than the best one at this level …
 CHOICE_SHARE = 0.95
-#: … and while it gives away at most so much more than the best one, as a share of the rate, on average.
+#: … and while it is expected to lose at most this share of the rate more than the best one.
 #: Without this bound a wide interval would excuse any K: the fewer the readings, the worse the choice.
 CHOICE_LOSS = 0.005
+GUESS_GAIN = 0.01  #: an unmeasured K is named where it is expected to be faster by at least this share
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The K for one concurrency. ``ratio`` is its rate over that of the best expected K, with interval."""
+    """The K for one concurrency, out of those that were measured.
+
+    ``ratio`` is its rate over that of the best expected K, with a 95% confidence interval.
+    """
 
     concurrency: int
     k: int
     expected_best: int
     ratio: tuple[float, float, float]
-    expected_loss: float  #: the share of the best rate given away on average, as far as is known
-    open_ks: tuple[int, ...] = ()  #: smaller K that the interval does not exclude; they would cost too much
-    smaller: int = 0  #: how many smaller K were in question
+    expected_loss: float  #: expected share of the rate lost against the best of all K, measured or not
+    open_ks: tuple[
+        int, ...
+    ] = ()  #: smaller K that are not significantly slower, but cost too much on average
+    smaller: int = 0  #: how many smaller K were measured
+    guess: tuple[int, float] | None = None  #: a K that was not measured and is expected faster, and the ratio
 
     @property
     def reason(self) -> str:
         """Why this K, in words."""
         if self.k == self.expected_best:
-            best = f"K={self.k} has the highest expected rate"
+            best = f"K={self.k} has the highest expected rate of the measured K"
             if not self.smaller:
-                return f"{best}, and there is no smaller one"
-            if not self.open_ks:
-                return f"{best}, and every smaller K is excluded"
-            named = ", ".join(map(str, self.open_ks))
-            return (
-                f"{best}; not settled: K={named} not excluded, but giving away over {CHOICE_LOSS:.1%} more "
-                "on average (measure more to settle it)"
+                said = f"{best}, and no smaller K was measured"
+            elif not self.open_ks:
+                said = f"{best}, and every smaller one is significantly slower"
+            else:
+                named = ", ".join(map(str, self.open_ks))
+                said = (
+                    f"{best}; not settled: K={named} not significantly slower, but expected to lose over "
+                    f"{CHOICE_LOSS:.1%} more (measure more to settle it)"
+                )
+        else:
+            mean, low, high = self.ratio
+            said = (
+                f"K={self.k} reaches {mean:.3f} [{low:.3f}, {high:.3f}] of the rate expected at "
+                f"K={self.expected_best}: not significantly slower, so the smaller K"
             )
-        mean, low, high = self.ratio
-        return (
-            f"K={self.k} reaches {mean:.3f} [{low:.3f}, {high:.3f}] of the rate expected at "
-            f"K={self.expected_best}: not excluded as its equal, so the smaller K"
-        )
+        if self.guess is None:
+            return said
+        k, ratio = self.guess
+        return f"{said}; K={k} was not measured, a guess of its rate is {ratio:.3f} of that"
 
 
 def choose(prediction: Prediction, share: float = CHOICE_SHARE, loss: float = CHOICE_LOSS) -> Choice:
-    """The smallest K that is not excluded as an equal of the best expected one, and costs next to nothing.
+    """The smallest measured K that is not significantly slower than the best one, and costs next to nothing.
 
     A smaller K costs less verification when the load grows beyond what was measured, so ties go to it.
     """
     best = prediction.best
+    known = sorted(prediction.measured)
     most = expected_loss(prediction, best) + loss
-    for k in sorted(prediction.ks):
-        equal = prediction.ratio(k, best, share)[2] >= 1.0 and expected_loss(prediction, k) <= most
-        if k == best or equal:
-            still_open = tuple(
-                other
-                for other in prediction.ks
-                if other < k and prediction.ratio(other, best, share)[2] >= 1.0
-            )
-            loss_here = expected_loss(prediction, k)
-            ratio = prediction.ratio(k, best)
-            smaller = sum(1 for other in prediction.ks if other < k)
-            return Choice(prediction.concurrency, k, best, ratio, loss_here, still_open, smaller)
-    raise AssertionError("the best K is one of them")
+
+    def not_slower(k: int) -> bool:
+        return prediction.ratio(k, best, share)[2] >= 1.0
+
+    k = next(k for k in known if k == best or (not_slower(k) and expected_loss(prediction, k) <= most))
+    likely = prediction.ks[int(np.argmax(prediction.mean))]
+    ahead = float(prediction.mean[prediction.ks.index(likely)]) / float(prediction.of(k).mean())
+    return Choice(
+        prediction.concurrency,
+        k,
+        best,
+        prediction.ratio(k, best),
+        expected_loss(prediction, k),
+        tuple(other for other in known if other < k and not_slower(other)),
+        sum(1 for other in known if other < k),
+        (likely, ahead) if likely not in known and ahead > 1 + GUESS_GAIN else None,
+    )
 
 
 def expected_loss(prediction: Prediction, k: int) -> float:
@@ -77,21 +96,21 @@ def expected_loss(prediction: Prediction, k: int) -> float:
     return float(np.mean(1 - draws[:, prediction.ks.index(k)] / draws.max(axis=1)))
 
 
-def next_k(predictions: Mapping[int, Prediction], measured: Collection[int]) -> int | None:
-    """The unmeasured K that may add most to the best measured rate, over all concurrencies together.
+def next_k(predictions: Mapping[int, Prediction], least_gain: float = 0.0) -> int | None:
+    """The unmeasured K that may add most to the best measured rate over all concurrencies together.
 
-    Expected improvement: the mean, over what the curves may be, of what it would be faster than the K that
-    would be chosen now. None when every K was measured.
+    Expected improvement: the mean, over what the curves may be, of how much faster it is than the K that
+    would be chosen now. None when no K is expected to add ``least_gain``, a share of the rate.
     """
-    gains: dict[int, float] = {}
-    for prediction in predictions.values():
-        now = prediction.draws[:, prediction.ks.index(prediction.best)]
-        for index, k in enumerate(prediction.ks):
-            if k and k not in measured:
-                gain = float(np.mean(np.clip(prediction.draws[:, index] / now - 1, 0, None)))
-                chance = gain if k != prediction.best else gain + expected_loss(prediction, k)
-                gains[k] = gains.get(k, 0.0) + chance
-    return max(gains, key=lambda k: (gains[k], -k)) if gains else None
+    whole = together({c: without_baseline(prediction) for c, prediction in predictions.items()})
+    now = whole.of(whole.best)
+    gains = {
+        k: float(np.mean(np.clip(whole.of(k) / now - 1, 0, None)))
+        for k in whole.ks
+        if k not in whole.measured
+    }
+    k = max(gains, key=lambda k: (gains[k], -k), default=None)
+    return k if k is not None and gains[k] >= least_gain else None
 
 
 def contenders(predictions: Mapping[int, Prediction], share: float, least_gain: float = 0.003) -> list[int]:
@@ -117,5 +136,8 @@ def leaders(prediction: Prediction, count: int = 4) -> list[int]:
 
 
 def first_probes(max_k: int) -> Sequence[int]:
-    """The two K to begin with: the largest (its survival rates bound every smaller K) and a small one."""
-    return (max_k,) if max_k < 3 else (max(1, round(max_k * 3 / 11)), max_k)
+    """The two K to begin with: a small one, and one where most heads accept little more."""
+    if max_k < 3:
+        return tuple(range(1, max_k + 1))
+    small = max(1, round(0.65 * math.sqrt(max_k)))
+    return (small, min(max_k, max(small + 1, round(2 * math.sqrt(max_k)))))

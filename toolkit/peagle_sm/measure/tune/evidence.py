@@ -29,7 +29,7 @@ def evidence(
         lines.append(
             f"{record.load.label}: {point.otps:.0f} tokens/s [{point.low or 0:.0f}, {point.high or 0:.0f}], "
             f"acceptance length {point.acceptance_length:.2f}, step {point.step_ms:.2f} ms; "
-            f"best K here {record.best_k}"
+            f"best K for this load alone (a guess): {record.best_k}"
         )
         if (against := pays.get(record.load.concurrency or 0)) is not None:
             lines.append(f"{record.load.label}: {against.words}")

@@ -6,7 +6,8 @@ rate(K, c) = c AL(K) / T(K, c). The two factors are fitted apart, because they a
   AL at every smaller K, but 3 to 7% too low (a large K jumps over easy stretches, so fewer steps start
   there). What smaller deployed K read above that is the bias; it is interpolated.
 * T at one concurrency is a line with a bend in K (verification of K + 1 tokens and K or one draft passes),
-  with steps where a tile of the matrix unit is full: a random walk on top of it.
+  with steps where a tile of the matrix unit is full: a random walk on top of it, as rough as the readings
+  make likely.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from peagle_sm.measure.tune.curve import Array, Curve, Prior, condition, from_basis, random_walk
+from peagle_sm.measure.tune.curve import (
+    Array,
+    Curve,
+    Prior,
+    condition,
+    from_basis,
+    log_evidence,
+    random_walk,
+)
 from peagle_sm.measure.tune.reading import Reading
 
 LEAST_NOISE = 0.001  #: no clock and no set of prompts is better than that
@@ -48,7 +57,7 @@ class Shape:
     slope: float = 0.08
     slope_sd: float = 0.15
     bend_sd: float = 0.0025
-    step_walk: float = 0.018
+    step_walks: tuple[float, ...] = (0.006, 0.018, 0.06, 0.2)  #: from smooth to cliffs: the readings decide
 
 
 @dataclass(frozen=True)
@@ -117,12 +126,16 @@ def fit_steps(readings: Sequence[Reading], grid: tuple[int, ...], noise: Noise, 
     lowest = min(reading.k for reading in readings)
     unit = float(np.mean([reading.step_ms for reading in readings if reading.k == lowest]))
     offset = np.asarray(grid, dtype=float) - lowest
-    covariance = from_basis(
-        [np.ones_like(offset), offset, offset**2], [0.1, shape.slope_sd, shape.bend_sd]
-    ) + random_walk(grid, lowest, shape.step_walk)
-    prior = Prior(grid, 1 + shape.slope * offset, covariance)
+    line = from_basis([np.ones_like(offset), offset, offset**2], [0.1, shape.slope_sd, shape.bend_sd])
+    ks = [reading.k for reading in readings]
     values = [reading.step_ms / unit for reading in readings]
-    scaled = condition(prior, [r.k for r in readings], values, [noise.step * value for value in values])
+    errors = [noise.step * value for value in values]
+    priors = [
+        Prior(grid, 1 + shape.slope * offset, line + random_walk(grid, lowest, walk))
+        for walk in shape.step_walks
+    ]
+    prior = max(priors, key=lambda prior: log_evidence(prior, ks, values, errors))
+    scaled = condition(prior, ks, values, errors)
     return Curve(grid, scaled.mean * unit, scaled.covariance * unit**2)
 
 

@@ -11,16 +11,18 @@ from typing import Any
 
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import Interrupted, SpecError
+from peagle_sm.core.files import write_file
 from peagle_sm.core.plan import Plan
 from peagle_sm.core.spec import EndpointSpec, Mode
 from peagle_sm.measure.provenance import origin
 from peagle_sm.measure.records import FitRecord, Header
-from peagle_sm.measure.result_file import ResultWriter, read
+from peagle_sm.measure.result_file import ResultWriter, demand_command, demand_same_config, read
 from peagle_sm.measure.tune.arms import arm_spec, label
 from peagle_sm.measure.tune.components import HostPlan, host_plan, spread
 from peagle_sm.measure.tune.decide import first_probes
 from peagle_sm.measure.tune.evidence import evidence
 from peagle_sm.measure.tune.price import Estimate, estimate
+from peagle_sm.measure.tune.resumed import Measured, of_whole_windows
 from peagle_sm.measure.tune.run import Settings, Tuned, Tuning
 from peagle_sm.measure.tune.yaml_edit import write_k
 from peagle_sm.measure.workloads import Workload
@@ -40,6 +42,7 @@ class Job:
     out: Path
     seed: int = 0
     components: int = 0  #: arms side by side as inference components of one endpoint; 0 does without
+    resume: bool = False  #: continue the run of ``out``: the windows in it are not measured again
 
 
 @dataclass(frozen=True)
@@ -58,8 +61,9 @@ def check(job: Job) -> None:
     """Refuse what cannot be tuned.
 
     Raises:
-        SpecError: the spec has no speculation and no mode was named, a concurrency repeats, or the sweep was
-            asked for where K cannot change.
+        SpecError: the spec has no speculation and no mode was named, a concurrency repeats, the sweep was
+            asked for where K cannot change, or the file to resume is of another run or finished.
+        NotFound: there is no file to resume.
     """
     settings = job.settings
     if not settings.modes:
@@ -74,6 +78,19 @@ def check(job: Job) -> None:
         )
     if settings.sweep_rounds == 1:
         raise SpecError("--sweep: found 1; allowed: 0, or 2 and more.", next_step="Give at least 2 rounds.")
+    if job.resume:
+        _demand_resumable(job)
+
+
+def _demand_resumable(job: Job) -> None:
+    demand_command(job.out, "tune")
+    found = read(job.out)
+    demand_same_config(job.out, found.header.config, _config(job))
+    if found.fits:
+        raise SpecError(
+            f"{job.out} is of a tuning that is finished: there is nothing left to measure.",
+            next_step=f"Run `peagle-sm report {job.out}` to see it, or leave --resume out to tune again.",
+        )
 
 
 def specs_of(job: Job) -> dict[str, EndpointSpec]:
@@ -136,8 +153,11 @@ def run(
     token: Callable[[], str] = lambda: secrets.token_hex(4),
     write: bool = True,
     host: HostPlan | None = None,
+    every_s: float = 0.5,
 ) -> Done:
     """Tune, write the results file as it goes, and the K into the spec file at the end.
+
+    ``every_s`` is the least time between two events of progress while a window is measured.
 
     Raises:
         SpecError: the results file is there already.
@@ -150,8 +170,11 @@ def run(
         if progress is not None:
             progress(Event("check", message, elapsed_s=(now() - began).total_seconds()))
 
-    with ResultWriter(job.out) as writer:
-        writer.append(_header(job, session, began, token()))
+    with _writer(job) as writer:
+        if writer.found is None:
+            writer.append(_header(job, session, began, token()))
+        else:
+            tell(f"{len(writer.found.windows)} windows of {job.out} are not measured again")
         tuning = Tuning(
             base=job.spec,
             settings=job.settings,
@@ -162,13 +185,15 @@ def run(
             tell=tell,
             progress=progress,
             host=host,
+            every_s=every_s,
+            measured=Measured(writer.found.windows if writer.found is not None else ()),
         )
         try:
             tuned = tuning.run()
         except KeyboardInterrupt:
             raise Interrupted(
                 f"interrupted; the windows measured so far are in {job.out}",
-                next_step="run it again with another --out",
+                next_step=f"run the same command with --resume {job.out}: they are not measured again",
             ) from None
     results = read(job.out)
     written = _write(job, tuned, results.fits, results.header) if write and job.spec_path else None
@@ -189,15 +214,20 @@ def _write(job: Job, tuned: Tuned, fits: tuple[FitRecord, ...], header: Header) 
         stand_in=header.stand_in_weights,
         file=str(job.out),
     )
-    path.write_text(
-        write_k(path.read_text(encoding="utf-8"), own.common.k, lines, str(path)), encoding="utf-8"
-    )
+    write_file(path, write_k(path.read_text(encoding="utf-8"), own.common.k, lines, str(path)))
     return str(path)
 
 
-def _header(job: Job, session: Session, began: datetime, token: str) -> Header:
+def _writer(job: Job) -> ResultWriter:
+    if job.resume:
+        return ResultWriter.resume(job.out, _config(job), keep=of_whole_windows(job.out))
+    return ResultWriter(job.out)
+
+
+def _config(job: Job) -> dict[str, Any]:
+    """All that a resumed run must agree with."""
     settings = job.settings
-    config: dict[str, Any] = {
+    return {
         "spec": job.spec.model_dump(mode="json", exclude_defaults=True),
         "modes": list(settings.modes),
         "concurrencies": list(settings.concurrencies),
@@ -210,11 +240,15 @@ def _header(job: Job, session: Session, began: datetime, token: str) -> Header:
         "max_tokens": job.max_tokens,
         "workload": job.workload.describe(),
         "seed": job.seed,
+        "heads": dict(settings.heads),
     }
+
+
+def _header(job: Job, session: Session, began: datetime, token: str) -> Header:
     return Header(
         run_id=f"tune-{began:%Y%m%dT%H%M%SZ}-{token}",
         command="tune",
-        config=config,
+        config=_config(job),
         provenance=origin(job.seed),
         stand_in_weights=session.is_local,
     )

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from peagle_sm.measure.records import FitRecord, KPoint, Load, Mode
 from peagle_sm.measure.tune.against import Against, against_none
 from peagle_sm.measure.tune.decide import Choice, choose
 from peagle_sm.measure.tune.fit import Fit, Noise, fit
 from peagle_sm.measure.tune.levels import level, noise_of
-from peagle_sm.measure.tune.predict import Prediction, predict
+from peagle_sm.measure.tune.predict import Prediction, predict, together, without_baseline
 from peagle_sm.measure.tune.reading import Reading
 
 
@@ -20,8 +18,9 @@ from peagle_sm.measure.tune.reading import Reading
 class ModeResult:
     """One mode, tuned.
 
-    ``choices`` by concurrency; ``common`` is the one K for all of them together (the highest mean of the
-    logarithms of the rates), which is what an endpoint can be given.
+    ``choices`` by concurrency; ``common`` is the one K for all of them together (by the geometric mean of the
+    rates), which is what goes into the spec. All were measured. ``common`` rests on the windows of every
+    load, a choice for one load only on its own windows.
     """
 
     mode: Mode
@@ -63,19 +62,6 @@ def conclude(
     )
 
 
-def without_baseline(prediction: Prediction) -> Prediction:
-    """Only the K with speculation: an endpoint of the mode cannot be given 0."""
-    keep = [index for index, k in enumerate(prediction.ks) if k]
-    return Prediction(prediction.concurrency, tuple(k for k in prediction.ks if k), prediction.draws[:, keep])
-
-
-def together(predictions: Mapping[int, Prediction]) -> Prediction:
-    """One rate for all concurrencies: the geometric mean, in which each counts alike."""
-    first = next(iter(predictions.values()))
-    logs = np.mean([np.log(prediction.draws) for prediction in predictions.values()], axis=0)
-    return Prediction(0, first.ks, np.exp(logs))
-
-
 def best_mode(results: Sequence[ModeResult], concurrency: int) -> tuple[Mode, int, float]:
     """The mode, K and expected rate (tokens a second) at one concurrency; mode none competes with K=0."""
     rates: list[tuple[float, Mode, int]] = []
@@ -115,7 +101,11 @@ def _reasons(result: ModeResult, concurrency: int, choice: Choice) -> list[str]:
     prediction, common = result.predictions[concurrency], result.common.k
     pays = [against_none(prediction, k) for k in dict.fromkeys((choice.k, common))]
     found = [choice.reason, *(one.words for one in pays if one is not None)]
-    found += [f"K={common} is the one K for all loads"] if common != choice.k else []
+    if common != choice.k:
+        found.append(
+            f"a guess for this load alone, from its own windows; K={common} is the one K for all loads, "
+            "checked on the windows of every load"
+        )
     found += [f"expected loss {choice.expected_loss:.1%}"]
     reads = [(r.k, r.block) for r in result.readings if r.concurrency == concurrency]
     if len({k for k, _ in reads}) == len(reads):
@@ -129,18 +119,14 @@ def _reasons(result: ModeResult, concurrency: int, choice: Choice) -> list[str]:
 
 def _points(result: ModeResult, concurrency: int) -> list[KPoint]:
     prediction = result.predictions[concurrency]
-    read = [reading for reading in result.readings if reading.concurrency == concurrency]
-    measured = {reading.k for reading in read}
+    assert prediction.acceptance is not None
+    assert prediction.step_ms is not None
     found = []
     for index, k in enumerate(prediction.ks):
         low, high = prediction.interval(k)
-        if k:
-            length = float(np.exp(result.fit.log_acceptance.at(k)[0]))
-            step = result.fit.step_ms[concurrency].at(k)[0]
-        else:
-            length, step = 1.0, float(np.mean([r.step_ms for r in read if r.k == 0]))
+        length, step = float(prediction.acceptance[index]), float(prediction.step_ms[index])
         rate = float(prediction.mean[index])
-        found.append(KPoint(k, length, step, rate, k in measured, low, high))
+        found.append(KPoint(k, length, step, rate, k in prediction.measured, low, high))
     return found
 
 

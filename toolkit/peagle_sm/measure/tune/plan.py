@@ -9,21 +9,26 @@ from peagle_sm.measure.tune.fit import Noise, fit
 from peagle_sm.measure.tune.predict import predict
 from peagle_sm.measure.tune.reading import Reading
 
-MOST_DEPLOYMENTS = 3  #: of speculative K, besides the baseline
+LEAST_GAIN = 0.002  #: a further deployment is worth it while it is expected to add this share of the rate
 RUNTIME_ROUNDS = 4  #: passes over the K still in question, where K changes inside one process
 
 
+def most_deployments(max_k: int) -> int:
+    """How many K to deploy at most, besides the baseline, where the user sets no limit."""
+    return 4 if max_k <= 12 else 6
+
+
 def next_deployment(
-    readings: Sequence[Reading], max_k: int, most: int = MOST_DEPLOYMENTS, noise: Noise | None = None
+    readings: Sequence[Reading], max_k: int, most: int | None = None, noise: Noise | None = None
 ) -> int | None:
-    """The next K to deploy, None when ``most`` were deployed or nothing is left to learn."""
+    """The next K to deploy; None when ``most`` were deployed or another one is expected to add nothing."""
     deployed = {reading.k for reading in readings} - {0}
-    if len(deployed) >= most:
+    if len(deployed) >= (most or most_deployments(max_k)):
         return None
     for k in first_probes(max_k):
         if k not in deployed:
             return k
-    return next_k(predict(fit(readings, max_k, noise), readings, noise), deployed)
+    return next_k(predict(fit(readings, max_k, noise), readings, noise), LEAST_GAIN)
 
 
 def next_round(

@@ -58,24 +58,51 @@ def estimate(
     measured in every round.
     """
     startup = STARTUP_MINUTES_LOCAL if local else STARTUP_MINUTES_AWS
+    windows = most_windows(
+        modes=modes,
+        max_k=max_k,
+        runtime=runtime,
+        most_deployments=most_deployments,
+        rounds=rounds,
+        local=local,
+        sweep_rounds=sweep_rounds,
+        components=components,
+    )
     if components:
         deployments = starts = at_once = 1
-        windows = components * rounds
     elif runtime:
         deployments = at_once = 1 + modes
         starts = 1
-        # In later rounds about half of the K are still in question; a sweep has them all.
-        windows = modes * ((max_k + 1) + (rounds - 1) * (max_k // 2 + 1) + sweep_rounds * max_k)
     else:
         deployments = starts = 1 + modes * most_deployments
         at_once = 2
-        again = modes * (most_deployments - 1) if local else 0  # of the baseline, beside each but the first
-        windows = deployments + again
     seconds = sum(windows * (max(requests, 3 * c) + c) * max_tokens * SLOW_STEP_S / c for c in concurrencies)
     minutes = starts * startup + seconds / 60
     usd = None if usd_per_hour is None else round(at_once * usd_per_hour * minutes / 60, 2)
     most = None if usd_per_hour is None else round(deployments * usd_per_hour * max_lifetime_hours, 2)
     return Estimate(deployments, windows * len(concurrencies), minutes, usd_per_hour, usd, most)
+
+
+def most_windows(
+    *,
+    modes: int,
+    max_k: int,
+    runtime: bool,
+    most_deployments: int,
+    rounds: int,
+    local: bool,
+    sweep_rounds: int = 0,
+    components: int = 0,
+) -> int:
+    """About how many windows a tuning measures at each concurrency, at most."""
+    if components:
+        return components * rounds
+    if runtime:
+        # In later rounds about half of the K are still in question; a sweep has them all.
+        return modes * ((max_k + 1) + (rounds - 1) * (max_k // 2 + 1) + sweep_rounds * max_k)
+    most = min(most_deployments, max_k)
+    again = modes * (most - 1) if local else 0  # of the baseline, beside each but the first
+    return 1 + modes * most + again
 
 
 @dataclass

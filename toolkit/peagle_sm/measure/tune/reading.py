@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
+
+from peagle_sm.measure.records import Mode, WindowRecord
 
 StepSource = Literal["metrics", "drafts", "chunks", "simulated"]
 
@@ -32,3 +34,14 @@ class Reading:
     def rate(self) -> float:
         """Tokens a second of all requests in flight, while they decode."""
         return self.concurrency * self.acceptance_length * 1000 / self.step_ms
+
+
+def window_record(mode: Mode, reading: Reading, untrusted: str | None) -> WindowRecord:
+    """The reading as a line of the results file."""
+    return WindowRecord(mode=mode, untrusted=untrusted, **asdict(reading))
+
+
+def reading_in(record: WindowRecord) -> Reading:
+    """The reading that `window_record` wrote."""
+    fields = asdict(record)
+    return Reading(**{name: value for name, value in fields.items() if name not in ("mode", "untrusted")})

@@ -20,9 +20,11 @@ from peagle_sm.measure.tune.components import HostPlan
 from peagle_sm.measure.tune.host import Host
 from peagle_sm.measure.tune.levels import level
 from peagle_sm.measure.tune.outcome import ModeResult, conclude, fit_records
-from peagle_sm.measure.tune.price import Bill
+from peagle_sm.measure.tune.pace import Pace
+from peagle_sm.measure.tune.price import Bill, most_windows
 from peagle_sm.measure.tune.reading import Reading
-from peagle_sm.measure.tune.side import EndpointSide, WindowSize, demand_prompts
+from peagle_sm.measure.tune.resumed import Measured, Resumed
+from peagle_sm.measure.tune.side import EndpointSide, Side, WindowSize, demand_prompts
 from peagle_sm.measure.tune.strategy import Tell, by_deployments, every_k, in_one_engine, side_by_side
 from peagle_sm.service import Endpoint
 from peagle_sm.service.events import Progress
@@ -71,6 +73,9 @@ class Tuning:
     progress: Progress | None = None
     host: HostPlan | None = None  #: set where the arms are inference components of one endpoint
     monotonic: Callable[[], float] = time.monotonic
+    every_s: float = 0.5  #: between two events of progress
+    measured: Measured = field(default_factory=Measured)  #: what an earlier run has measured already
+    _pace: Pace = field(default_factory=lambda: Pace(None, 0))
     _bill: Bill = field(default_factory=Bill)
     _untrusted: list[str] = field(default_factory=list)
     _sweeps: dict[str, list[Reading]] = field(default_factory=dict)
@@ -85,6 +90,7 @@ class Tuning:
             LoadStopped, ServiceFault: an endpoint stopped answering; what was measured is in the sink.
         """
         demand_prompts(self.items)
+        self._pace = Pace(self.progress, self._most_windows(), every_s=self.every_s, monotonic=self.monotonic)
         began = self.monotonic()
         with ExitStack() as stack:
             if self.host is not None:
@@ -101,6 +107,20 @@ class Tuning:
         minutes = (self.monotonic() - began) / 60
         return Tuned(tuple(results), agreements, self._bill.total, minutes, tuple(self._untrusted))
 
+    def _most_windows(self) -> int:
+        settings = self.settings
+        each = most_windows(
+            modes=len(settings.modes),
+            max_k=settings.max_k,
+            runtime=settings.runtime,
+            most_deployments=settings.most_deployments,
+            rounds=settings.rounds,
+            local=self.session.is_local,
+            sweep_rounds=settings.sweep_rounds,
+            components=len(self.host.components) if self.host is not None else 0,
+        )
+        return each * len(settings.concurrencies)
+
     def _in_engines(self, stack: ExitStack) -> list[ModeResult]:
         settings = self.settings
         specs = {"none": arm_spec(self.base, "none", None)}
@@ -114,9 +134,10 @@ class Tuning:
             side = sides[mode]
             side.demand_runtime_k(settings.max_k)
             self.tell(f"{mode}: K 1 to {settings.max_k} in one engine")
+            resumed = self._resumed(mode, side)
             readings = in_one_engine(
-                side,
-                sides["none"],
+                resumed,
+                self._resumed("none", sides["none"]),
                 settings.concurrencies,
                 settings.max_k,
                 self.tell,
@@ -125,7 +146,7 @@ class Tuning:
             found.append(conclude(mode, readings, settings.max_k, deployments=1))
             if settings.sweep_rounds:
                 self._sweeps[mode] = every_k(
-                    side,
+                    resumed,
                     settings.concurrencies,
                     settings.max_k,
                     settings.sweep_rounds,
@@ -142,7 +163,7 @@ class Tuning:
             self.tell(f"{mode}: at most {settings.most_deployments} deployments")
             readings, deployed = by_deployments(
                 lambda k, mode=mode: self._one(mode, k),  # type: ignore[misc]
-                plain["none"],
+                self._resumed("none", plain["none"]),
                 settings.concurrencies,
                 settings.max_k,
                 self.tell,
@@ -167,7 +188,8 @@ class Tuning:
         for arm, component in plan.components.items():
             mode, k = parse_label(arm)
             sides[mode, k] = self._side(mode, host, False, component=component, k=k)
-        readings = side_by_side(sides, settings.concurrencies, settings.rounds, self.tell)
+        resumed = {(mode, k): self._resumed(mode, side) for (mode, k), side in sides.items()}
+        readings = side_by_side(resumed, settings.concurrencies, settings.rounds, self.tell)
         return [
             conclude(
                 mode,
@@ -188,10 +210,14 @@ class Tuning:
             self._bill.add(self.monotonic() - began, plan.usd_per_hour)
 
     @contextmanager
-    def _one(self, mode: Mode, k: int) -> Iterator[EndpointSide]:
+    def _one(self, mode: Mode, k: int) -> Iterator[Side]:
+        if self.measured.has_all(mode, k, self.settings.concurrencies):
+            self.tell(f"{label(mode, k)}: measured already")
+            yield self._resumed(mode, None)
+            return
         spec = arm_spec(self.base, mode, k, head=self.settings.heads.get(mode))
         with self._up({mode: spec}, runtime=False) as sides:
-            yield sides[mode]
+            yield self._resumed(mode, sides[mode])
 
     @contextmanager
     def _up(self, specs: Mapping[str, EndpointSpec], *, runtime: bool) -> Iterator[dict[str, EndpointSide]]:
@@ -211,7 +237,7 @@ class Tuning:
     def _side(
         self, key: str, endpoint: Endpoint, runtime: bool, *, component: str | None = None, k: int = 0
     ) -> EndpointSide:
-        mode: RecordMode = "none" if key == "none" else "eagle3" if key == "eagle3" else "p-eagle"
+        mode = _record_mode(key)
         arm = describe_endpoint(self.session, endpoint.name, component=component).arm
         if component is not None:  # the endpoint's tags cannot tell, as it runs all of them
             arm = replace(arm, mode=mode, num_speculative_tokens=k or None)
@@ -225,8 +251,12 @@ class Tuning:
             runtime=runtime and mode != "none",
             rotate=runtime,
             salt=self.salt,
+            pace=self._pace,
             untrusted=self._untrusted,
         )
+
+    def _resumed(self, mode: str, side: Side | None) -> Resumed:
+        return Resumed(_record_mode(mode), self.measured, side, self._pace, self._untrusted)
 
     def _agreements(self, results: Sequence[ModeResult]) -> tuple[Agreement, ...]:
         found = []
@@ -236,3 +266,7 @@ class Tuning:
                 self.sink(check_record(agreement, label(result.mode, choice.k)))
                 found.append(agreement)
         return tuple(found)
+
+
+def _record_mode(mode: str) -> RecordMode:
+    return "none" if mode == "none" else "eagle3" if mode == "eagle3" else "p-eagle"

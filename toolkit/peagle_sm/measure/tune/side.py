@@ -11,7 +11,8 @@ from peagle_sm.measure.load import LoadOptions, WorkItem, make_target
 from peagle_sm.measure.load.front import measure_point
 from peagle_sm.measure.records import ArmRecord, Load, Mode, Record
 from peagle_sm.measure.tune.arms import label
-from peagle_sm.measure.tune.reading import Reading
+from peagle_sm.measure.tune.pace import Pace
+from peagle_sm.measure.tune.reading import Reading, window_record
 from peagle_sm.measure.tune.window import Scrape, read_scrape, reading_of
 from peagle_sm.measure.withholding import is_withheld
 from peagle_sm.measure.workloads import salted
@@ -55,6 +56,7 @@ class EndpointSide:
     runtime: bool = False
     rotate: bool = True
     salt: str = ""
+    pace: Pace = field(default_factory=lambda: Pace(None, 0))
     untrusted: list[str] = field(default_factory=list)
     _known: set[str] = field(default_factory=set)
 
@@ -76,7 +78,11 @@ class EndpointSide:
         before = self._scrape()
         # Endless, since the load goes on until its last measured request has ended.
         records, point = measure_point(
-            target, load, self._work(k, concurrency, block, wanted + concurrency), options
+            target,
+            load,
+            self._work(k, concurrency, block, wanted + concurrency),
+            options,
+            observer=self.pace.window(arm.name, load, wanted),
         )
         after = self._scrape()
         for record in records:
@@ -90,8 +96,11 @@ class EndpointSide:
             scrapes=(before, after) if before is not None and after is not None else None,
         )
         # The engine's own histogram does not care how late the client was.
+        untrusted = None
         if is_withheld(point.client) and reading.step_source != "metrics":
-            self.untrusted.append(f"{arm.name} c={concurrency}: {point.client.reason}")
+            untrusted = f"{arm.name} c={concurrency}: {point.client.reason}"
+            self.untrusted.append(untrusted)
+        self.sink(window_record(self.mode, reading, untrusted))
         return reading
 
     def demand_runtime_k(self, most: int) -> None:

@@ -7,6 +7,8 @@ jumps where a tile fills, plus the draft's passes. The ranges span the tables in
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,13 +37,16 @@ class Surface:
         """The true tokens a second."""
         return float(concurrency * self.acceptance[k] * 1000 / self.step_ms[concurrency][k])
 
-    def best(self, concurrency: int) -> float:
-        """The true tokens a second of the best K, 0 (no speculation) among them."""
-        return max(self.rate(k, concurrency) for k in range(self.max_k + 1))
+    def regret(self, k: int, concurrencies: Sequence[int]) -> float:
+        """The share of the best rate that ``k`` gives away, by the geometric mean over concurrencies.
 
-    def regret(self, k: int, concurrency: int) -> float:
-        """The share of the best rate that ``k`` gives away."""
-        return 1 - self.rate(k, concurrency) / self.best(concurrency)
+        The best is that of one K with speculation for all of them: what a spec can hold.
+        """
+        rates = [
+            math.prod(self.rate(other, c) for c in concurrencies) ** (1 / len(concurrencies))
+            for other in range(1, self.max_k + 1)
+        ]
+        return 1 - rates[k - 1] / max(rates)
 
 
 def draw_surface(rng: np.random.Generator, concurrencies: tuple[int, ...], max_k: int = 11) -> Surface:

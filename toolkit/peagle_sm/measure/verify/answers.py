@@ -11,6 +11,10 @@ from peagle_sm.aws.figures import speculation_in
 from peagle_sm.core.errors import StreamError
 
 READ_LOGPROBS = 2  #: the likeliest two tokens at each position: what a margin needs
+SCORED_RANKS = 5  #: the likeliest tokens that are scored at each position: what a test of ranks needs
+
+Top = tuple[tuple[int, float], ...]
+"""The likeliest tokens at one position, best first: id and log-probability."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +42,15 @@ class Answer:
 
 @dataclass(frozen=True)
 class Scored:
-    """An answer as the plain target sees it: both tuples hold natural logarithms, one per token."""
+    """An answer as the plain target sees it: natural logarithms, one per token.
+
+    ``tops`` has the likeliest `SCORED_RANKS` tokens at each position; empty where they are not known.
+    """
 
     answer: Answer
     logprobs: tuple[float, ...]
     others: tuple[float, ...]
+    tops: tuple[Top, ...] = ()
     gaps: tuple[float, ...] = field(
         init=False
     )  #: how much likelier the target's best token is; 0 for its own
@@ -149,11 +157,11 @@ def _own_logprobs(told: Mapping[str, Any] | None) -> tuple[tuple[float, ...], tu
 
 def parse_scores(
     document: Mapping[str, Any], prompt_tokens: int, ids: Sequence[int]
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
+) -> tuple[tuple[float, ...], tuple[float, ...], tuple[Top, ...]]:
     """Read ``prompt_logprobs`` of a request whose prompt was ``prompt_tokens`` tokens and then ``ids``.
 
     Returns:
-        For each of ``ids``: its log-probability, and that of the likeliest other token.
+        For each of ``ids``: its log-probability, that of the likeliest other token, and the likeliest tokens.
 
     Raises:
         ValueError: the engine sent none, or not one for each token.
@@ -164,10 +172,17 @@ def parse_scores(
         raise ValueError("the engine sent no prompt_logprobs")
     if len(entries) != prompt_tokens + len(ids):
         raise ValueError(f"{len(entries)} prompt_logprobs for {prompt_tokens + len(ids)} tokens")
-    logprobs, others = [], []
+    logprobs, others, tops = [], [], []
     for token, entry in zip(ids, entries[prompt_tokens:], strict=True):
         mine = str(token)
         logprobs.append(float(entry[mine]["logprob"]))
-        rest = [float(told["logprob"]) for name, told in entry.items() if name != mine]
+        rest = [float(one["logprob"]) for name, one in entry.items() if name != mine]
         others.append(max(rest, default=-math.inf))
-    return tuple(logprobs), tuple(others)
+        tops.append(_top(entry))
+    return tuple(logprobs), tuple(others), tuple(tops)
+
+
+def _top(entry: Mapping[str, Mapping[str, Any]]) -> Top:
+    """The likeliest tokens of one position; a token that is there only because it was written is left out."""
+    ranked = sorted(((int(name), float(one["logprob"])) for name, one in entry.items()), key=lambda t: -t[1])
+    return tuple(ranked[:SCORED_RANKS])

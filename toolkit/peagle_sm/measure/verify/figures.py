@@ -37,6 +37,40 @@ def fisher_greater(hits: int, of: int, base_hits: int, base_of: int) -> float:
     )
 
 
+def mcnemar_greater(only_mine: int, only_its: int) -> float:
+    """One-sided exact McNemar on pairs: the chance of ``only_mine`` or more, were both sides alike.
+
+    ``only_mine`` pairs show the event on one side alone, ``only_its`` on the other alone.
+    """
+    pairs = only_mine + only_its
+    return min(1.0, _at_least(only_mine, pairs, 0.5)) if only_mine else 1.0
+
+
+@lru_cache(maxsize=256)
+def mcnemar_rate_found(of: int, base_hits: int) -> float | None:
+    """The smallest true rate among ``of`` pairs that `mcnemar_greater` finds with `POWER`; None when none is.
+
+    The other side shows the event in ``base_hits`` pairs, independently.
+    """
+    base = base_hits / of if of else 0.0
+    for percent in range(1, 101):
+        rate = percent / 100
+        mine, its = rate * (1 - base), base * (1 - rate)
+        quiet = math.floor(of * its + _NORMAL.inv_cdf(POWER) * math.sqrt(of * its * (1 - its)))
+        needed = next((k for k in range(of + 1) if mcnemar_greater(k, quiet) < ALPHA), None)
+        if needed is not None and _at_least(needed, of, mine) >= POWER:
+            return rate
+    return None
+
+
+def chi_square_z(statistic: float, freedom: int) -> float:
+    """A chi-square statistic as a standard normal (Wilson and Hilferty)."""
+    if not freedom:
+        return 0.0
+    spread = 2 / (9 * freedom)
+    return float(((statistic / freedom) ** (1 / 3) - (1 - spread)) / math.sqrt(spread))
+
+
 def _log_choose(n: int, k: int) -> float:
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 

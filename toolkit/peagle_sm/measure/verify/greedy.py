@@ -9,13 +9,13 @@ from peagle_sm.measure.verify.answers import Answer, Scored
 from peagle_sm.measure.verify.figures import (
     ALPHA,
     excess_found,
-    fisher_greater,
-    fisher_rate_found,
+    mcnemar_greater,
+    mcnemar_rate_found,
     rate_found,
     self_normalised,
     self_normalised_limit,
 )
-from peagle_sm.measure.verify.floor import Floor, differs_from_itself
+from peagle_sm.measure.verify.floor import Floor
 from peagle_sm.measure.verify.verdict import Verdict, counted, percent, undecided
 
 
@@ -32,14 +32,18 @@ class GreedyCase:
 def judge_greedy(cases: Sequence[GreedyCase], floor: Floor, max_tokens: int) -> Verdict:
     """Whether the candidate's greedy answers are the target's own.
 
-    Faults: a broken shape (`shape_faults`); where the floor is exact, any difference beyond a tie of the
-    arithmetic; elsewhere any gap above ``floor.delta``, more prompts diverging than of the baseline (Fisher),
-    or more tokens per prompt that are not the target's best (self-normalised sum over prompts).
+    Faults: a broken shape (`shape_faults`); another text for the same token ids; where the floor is exact,
+    any difference beyond a tie of the arithmetic; elsewhere any gap above ``floor.delta``, more prompts that
+    diverge from the baseline's first answer than the baseline's repeat does (McNemar, on the same prompts,
+    one look each), or more tokens per prompt that are not the target's best (self-normalised sum over
+    prompts).
     """
     if not cases:
         return undecided("no prompt was answered by both")
     ends = ends_of(cases)
     shape = [f"{c.prompt_id}: {f}" for c in cases for f in shape_faults(c.candidate.answer, ends, max_tokens)]
+    texts = [f"{case.prompt_id}: {fault}" for case in cases if (fault := text_fault(case)) is not None]
+    shape += texts
     differing = [case for case in cases if case.candidate.answer.ids != case.first.answer.ids]
     tokens = sum(len(case.candidate.answer.ids) for case in cases)
     figures: dict[str, float] = {
@@ -47,6 +51,7 @@ def judge_greedy(cases: Sequence[GreedyCase], floor: Floor, max_tokens: int) -> 
         "tokens": tokens,
         "equal_prompts": len(cases) - len(differing),
         "broken_shapes": len(shape),
+        "other_texts": len(texts),
         "noise_nats": floor.noise,
         "delta_nats": floor.delta,
         "exact": floor.exact,
@@ -67,6 +72,20 @@ def ends_of(cases: Sequence[GreedyCase]) -> frozenset[int]:
 
 def _ended_itself(answer: Answer) -> bool:
     return answer.finish_reason == "stop" and not isinstance(answer.stop_reason, str)
+
+
+def text_fault(case: GreedyCase) -> str | None:
+    """Another text than the baseline's for the same token ids; None where they agree."""
+    for own in (case.first.answer, case.repeat.answer):
+        mine = case.candidate.answer
+        if mine.ids == own.ids and mine.text != own.text:
+            at = next((n for n, (a, b) in enumerate(zip(own.text, mine.text, strict=False)) if a != b), None)
+            where = min(len(own.text), len(mine.text)) if at is None else at
+            return (
+                f"the same tokens and another text at character {where + 1}: "
+                f"{mine.text[where : where + 12]!r} for {own.text[where : where + 12]!r}"
+            )
+    return None
 
 
 def shape_faults(answer: Answer, ends: frozenset[int], max_tokens: int) -> list[str]:
@@ -123,7 +142,8 @@ def _exact(
     tokens = int(figures["tokens"])
     excepted = f", a tie within {floor.tie:.1g} nats excepted" if floor.tie else ""
     power = (
-        f"{floor.words}. One altered, lost or doubled token anywhere in {tokens:,} is caught{excepted}; "
+        f"{floor.words}. Another text for the same tokens, and one altered, lost or doubled token anywhere "
+        f"in {tokens:,} are caught{excepted}; "
         f"one that strikes by chance is met with 90% if it touches {percent(rate_found(tokens))} of tokens"
     )
     examples = [*shape, *(_example(case, first_difference(case)) for case in wrong)]
@@ -143,8 +163,12 @@ def _noisy(
     figures: dict[str, float],
 ) -> Verdict:
     beyond = [(case, at) for case in cases for at, gap in enumerate(case.candidate.gaps) if gap > floor.delta]
-    own = sum(differs_from_itself(case.first, case.repeat) for case in cases)
-    p = fisher_greater(len(differing), len(cases), own, len(cases))
+    pairs = [
+        (case.candidate.answer.ids != case.first.answer.ids, case.repeat.answer.ids != case.first.answer.ids)
+        for case in cases
+    ]
+    own = sum(its for _, its in pairs)
+    p = mcnemar_greater(pairs.count((True, False)), pairs.count((False, True)))
     flips = [_flips(case.candidate) for case in cases]
     own_flips = [(_flips(case.first) + _flips(case.repeat)) / 2 for case in cases]
     z = self_normalised([mine - its for mine, its in zip(flips, own_flips, strict=True)])
@@ -152,7 +176,7 @@ def _noisy(
         "gaps_above_delta": len(beyond),
         "diverging_prompts": len(differing),
         "baseline_diverging_prompts": own,
-        "fisher_p": p,
+        "mcnemar_p": p,
         "not_best_tokens": sum(flips),
         "baseline_not_best_tokens": sum(own_flips),
         "excess_z": z,
@@ -174,7 +198,7 @@ def _flips(scored: Scored) -> int:
 
 
 def _noisy_power(cases: Sequence[GreedyCase], floor: Floor, own: int, own_flips: float) -> str:
-    rate = fisher_rate_found(len(cases), own, len(cases))
+    rate = mcnemar_rate_found(len(cases), own)
     by_prompt = (
         f"if they make {percent(rate)} of prompts diverge"
         if rate is not None
@@ -187,6 +211,7 @@ def _noisy_power(cases: Sequence[GreedyCase], floor: Floor, own: int, own_flips:
         else "and not by their number in so few prompts"
     )
     return (
-        f"{floor.words}. A single token beyond it is caught; wrong choices between nearer tokens are caught "
+        f"{floor.words}. A single token beyond it is caught, and another text for the same tokens; wrong "
+        "choices between nearer tokens are caught "
         f"with 90% {by_prompt}, {by_token}"
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from peagle_sm.core.errors import ServiceFault, SpecError, StreamError
-from peagle_sm.measure.verify.answers import READ_LOGPROBS, Answer, Scored, parse_scores
+from peagle_sm.measure.verify.answers import READ_LOGPROBS, SCORED_RANKS, Answer, Scored, Top, parse_scores
 from peagle_sm.measure.verify.engines import Body, Engine, ask_all, ask_raw, stream_all
 
 Side = Literal["baseline", "candidate"]
@@ -41,7 +41,12 @@ class Options:
     samples: int = 128
     sample_tokens: int = 128
     features: int = 24  #: for logprobs, stop strings and streaming
-    seeds: int = 16
+    seeds: int = 48
+    seeds_noisy: int = 400  #: where the noise floor is not exact: a few lost seeds must show beside the noise
+    seed_tokens: int = 16
+    parameter_samples: int = 16  #: for each sampling parameter
+    contexts: int = 16  #: places at which the same next token is sampled again and again
+    repeats: int = 128  #: at each of them
     feature_tokens: int = 64
     structured: int = 12
     structured_tokens: int = 512
@@ -67,9 +72,9 @@ class Lab:
     candidate: Engine
     options: Options
     tick: Callable[[], None] = lambda: None
-    _scores: dict[tuple[str, tuple[int, ...]], tuple[tuple[float, ...], tuple[float, ...]]] = field(
-        default_factory=dict
-    )
+    _scores: dict[
+        tuple[str, tuple[int, ...]], tuple[tuple[float, ...], tuple[float, ...], tuple[Top, ...]]
+    ] = field(default_factory=dict)
 
     def _engine(self, side: Side) -> Engine:
         return self.baseline if side == "baseline" else self.candidate
@@ -129,12 +134,12 @@ class Lab:
         """Each answer as the baseline sees it; equal answers to one prompt are scored once.
 
         Raises:
-            SideFailed: the baseline refuses (its --max-logprobs is below 2, for example).
+            SideFailed: the baseline refuses (its --max-logprobs is below 5, for example).
         """
         pairs = list(zip(prompts, answers, strict=True))
         new = {(p.id, a.ids): p for p, a in pairs if a.ids and (p.id, a.ids) not in self._scores}
         bodies = [
-            {"prompt": [*p.ids, *ids], "max_tokens": 1, "prompt_logprobs": READ_LOGPROBS, **GREEDY}
+            {"prompt": [*p.ids, *ids], "max_tokens": 1, "prompt_logprobs": SCORED_RANKS, **GREEDY}
             for (_, ids), p in new.items()
         ]
         try:
@@ -147,7 +152,7 @@ class Lab:
             raise SideFailed(
                 "baseline", ServiceFault(f"{self.baseline.name} scores otherwise: {error}")
             ) from error
-        return [Scored(a, *self._scores.get((p.id, a.ids), ((), ()))) for p, a in pairs]
+        return [Scored(a, *self._scores.get((p.id, a.ids), ((), (), ()))) for p, a in pairs]
 
 
 def greedy_body(prompt: Prompt, max_tokens: int, **more: Any) -> dict[str, Any]:

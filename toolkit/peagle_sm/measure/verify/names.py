@@ -4,6 +4,7 @@
 CHECKS = (
     "greedy",
     "sampled",
+    "parameters",
     "logprobs",
     "stop-strings",
     "seeds",

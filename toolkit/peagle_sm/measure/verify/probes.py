@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from peagle_sm.core.errors import StreamError
 from peagle_sm.measure.verify.answers import Answer, Scored, whole_or_cut
@@ -14,6 +14,9 @@ from peagle_sm.measure.verify.floor import Floor, floor_of, largest_difference
 from peagle_sm.measure.verify.greedy import GreedyCase, ends_of
 from peagle_sm.measure.verify.lab import SAMPLED, WITH_LOGPROBS, Lab, Prompt, SideFailed, greedy_body
 from peagle_sm.measure.verify.long_context import LongCase
+from peagle_sm.measure.verify.parameters import CUTS, TEMPERATURES, UNSUPPORTED, ParameterCase
+from peagle_sm.measure.verify.places import Fit, find_places, fit_places
+from peagle_sm.measure.verify.sampled import Repeated
 from peagle_sm.measure.verify.seeds import SeedCase
 from peagle_sm.measure.verify.stops import StopCase, choose_stop
 from peagle_sm.measure.verify.streaming import StreamCase
@@ -59,6 +62,54 @@ def probe_sampled(lab: Lab, prompts: Sequence[Prompt]) -> tuple[list[Scored], li
     return unseeded, with_seed, own
 
 
+def probe_places(lab: Lab, greedy: Greedy) -> Repeated:
+    """The same next token sampled again and again at places of the baseline's greedy answers."""
+    options = lab.options
+    by_id = {prompt.id: prompt for prompt in greedy.prompts}
+    places = [place for case in greedy.cases for place in find_places(case.prompt_id, case.first, most=2)][
+        : options.contexts
+    ]
+    bodies = [
+        _sampled_body(Prompt(place.prompt_id, (*by_id[place.prompt_id].ids, *place.before)), 3)
+        for place in places
+        for _ in range(options.repeats)
+    ]
+
+    def drawn(side: Literal["baseline", "candidate"]) -> Fit:
+        answers = lab.ask(side, bodies) if bodies else []
+        rows = [answers[n : n + options.repeats] for n in range(0, len(answers), options.repeats)]
+        return fit_places(places, rows)
+
+    return Repeated(drawn("candidate"), drawn("baseline"), len(places))
+
+
+def probe_parameters(lab: Lab, prompts: Sequence[Prompt]) -> list[ParameterCase]:
+    """Samples under each sampling parameter, of both sides, scored by the plain target."""
+    options = lab.options
+    asked = [prompts[n % len(prompts)] for n in range(options.parameter_samples)]
+
+    def drawn(side: Literal["baseline", "candidate"], fields: Mapping[str, Any]) -> list[Scored]:
+        bodies = [{**_sampled_body(p, options.sample_tokens), **fields} for p in asked]
+        return lab.score(asked, lab.ask(side, bodies))
+
+    cases = []
+    for name, fields, cut in CUTS:
+        try:
+            mine = drawn("candidate", fields)
+        except SideFailed as failed:
+            if not failed.refused or UNSUPPORTED not in str(failed.error):
+                raise
+            cases.append(ParameterCase(name, (), (), cut, refused=True))
+            continue
+        cases.append(ParameterCase(name, mine, drawn("baseline", fields), cut))
+    for temperature in TEMPERATURES:
+        fields = {"temperature": temperature}
+        name = f"temperature {temperature:g}"
+        pair = drawn("candidate", fields), drawn("baseline", fields)
+        cases.append(ParameterCase(name, *pair, temperature=temperature))
+    return cases
+
+
 def _sampled_body(prompt: Prompt, tokens: int) -> dict[str, Any]:
     return {"prompt": list(prompt.ids), "max_tokens": tokens, "return_token_ids": True, **SAMPLED}
 
@@ -91,12 +142,18 @@ def probe_stops(lab: Lab, greedy: Greedy) -> list[StopCase]:
     ]
 
 
-def probe_seeds(lab: Lab, prompts: Sequence[Prompt]) -> list[SeedCase]:
-    """Seeded samples, one request at a time, so that only the seed and the arithmetic decide."""
+def probe_seeds(lab: Lab, prompts: Sequence[Prompt], exact: bool) -> list[SeedCase]:
+    """Seeded samples, one request at a time, so that only the seed and the arithmetic decide.
+
+    Where the floor is not exact, more of them and short ones: noise has less time to part two answers, and a
+    lost seed parts them at once.
+    """
     options = lab.options
-    some = [prompts[n % len(prompts)] for n in range(min(options.seeds, len(prompts)))]
-    bodies = [{**_sampled_body(p, options.feature_tokens), "seed": 1000 + n} for n, p in enumerate(some)]
-    others = [{**body, "seed": 5000 + n} for n, body in enumerate(bodies)]
+    count = options.seeds if exact else options.seeds_noisy
+    tokens = options.feature_tokens if exact else options.seed_tokens
+    some = [prompts[n % len(prompts)] for n in range(count)]
+    bodies = [{**_sampled_body(p, tokens), "seed": 1000 + n} for n, p in enumerate(some)]
+    others = [{**body, "seed": 50_000 + n} for n, body in enumerate(bodies)]
     rows = [
         lab.ask("baseline", bodies, 1),
         lab.ask("baseline", bodies, 1),

@@ -8,18 +8,20 @@ from typing import Any
 from peagle_sm.core.errors import PeagleError, ServiceFault, StreamError
 from peagle_sm.measure.records import CheckRecord
 from peagle_sm.measure.verify import probes, structured_probes
+from peagle_sm.measure.verify.floor import LEAST_DELTA
 from peagle_sm.measure.verify.greedy import judge_greedy
 from peagle_sm.measure.verify.lab import Lab, Prompt, SideFailed, greedy_body
 from peagle_sm.measure.verify.logprobs import judge_logprobs
 from peagle_sm.measure.verify.long_context import judge_long_context
 from peagle_sm.measure.verify.names import CHECKS
+from peagle_sm.measure.verify.parameters import judge_parameters
 from peagle_sm.measure.verify.probes import Greedy
 from peagle_sm.measure.verify.sampled import judge_sampled
 from peagle_sm.measure.verify.seeds import judge_seeds
 from peagle_sm.measure.verify.stops import judge_stops
 from peagle_sm.measure.verify.streaming import judge_streaming
 from peagle_sm.measure.verify.structured import judge_structured
-from peagle_sm.measure.verify.verdict import Verdict, undecided
+from peagle_sm.measure.verify.verdict import Verdict, not_applicable, undecided
 
 Say = Callable[[str], None]
 
@@ -88,19 +90,26 @@ def _judged(lab: Lab, name: str, greedy: Greedy) -> Verdict:
         return judge_greedy(greedy.cases, greedy.floor, options.max_tokens)
     if name == "sampled":
         unseeded, seeded, own = probes.probe_sampled(lab, greedy.prompts)
-        return judge_sampled(unseeded, seeded, own, greedy.ends, options.sample_tokens)
+        repeated = probes.probe_places(lab, greedy)
+        return judge_sampled(unseeded, seeded, own, greedy.ends, options.sample_tokens, repeated)
+    if name == "parameters":
+        noise = max(greedy.floor.delta, LEAST_DELTA)
+        return judge_parameters(probes.probe_parameters(lab, greedy.prompts), noise)
     if name == "logprobs":
         return judge_logprobs(*probes.probe_logprobs(lab, greedy))
     if name == "stop-strings":
         return judge_stops(probes.probe_stops(lab, greedy), exact)
     if name == "seeds":
-        return judge_seeds(probes.probe_seeds(lab, greedy.prompts), exact)
+        return judge_seeds(probes.probe_seeds(lab, greedy.prompts, exact), exact)
     if name == "streaming":
         return judge_streaming(probes.probe_streaming(lab, greedy), exact)
     if name == "json-schema":
         return judge_structured(structured_probes.probe_json(lab), exact)
     if name == "tool-calls":
-        return judge_structured(structured_probes.probe_tools(lab), exact)
+        try:
+            return judge_structured(structured_probes.probe_tools(lab), exact)
+        except structured_probes.NoTools as refused:
+            return not_applicable(f"neither side has a tool parser: {refused}")
     context = probes.context_of(lab, greedy.prompts[0])
     if context is None:
         return undecided("the engine does not say how long its context is")

@@ -1,19 +1,22 @@
-"""Sampled answers: does the target's best token come as often as the target says? Pure.
+"""Sampled answers: does each token come as often as the target says? Pure.
 
 Were a sample at temperature 1 the target's own, Z = sum(1[best] - p1) / sqrt(sum p1 (1 - p1)) would be a
-standard normal, whatever the texts: each term has mean 0 given what was written before it. The first token
-is not speculated and is left out. Never condition on "accepted": that choice depends on the token.
+standard normal, whatever the texts: each term has mean 0 given what was written before it. The same holds
+for the second best token, the third, and so on. The first token is not speculated and is left out. Never
+condition on "accepted": that choice depends on the token.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from peagle_sm.measure.verify.answers import Scored
-from peagle_sm.measure.verify.figures import shift_found, z_limit
+from peagle_sm.measure.verify.answers import SCORED_RANKS, Scored
+from peagle_sm.measure.verify.figures import ALPHA, shift_found, z_limit
 from peagle_sm.measure.verify.greedy import shape_faults
+from peagle_sm.measure.verify.places import Fit
 from peagle_sm.measure.verify.verdict import Verdict, counted, percent, undecided
 
 LEAST_TOKENS = 500  #: fewer say nothing: only a shift above some 10% would show
@@ -51,12 +54,55 @@ def shift_of(samples: Sequence[Scored]) -> Shift:
     return Shift(count, surplus, variance)
 
 
+def rank_shift(samples: Sequence[Scored], rank: int) -> Shift:
+    """How often the token of this rank (2 is the second best) came.
+
+    Sums over all tokens but the first of each sample. Nothing where the ranks are not known.
+    """
+    surplus = variance = 0.0
+    count = 0
+    for sample in samples:
+        for token, top in list(zip(sample.answer.ids, sample.tops, strict=False))[1:]:
+            if len(top) < rank:
+                continue
+            share = math.exp(top[rank - 1][1])
+            surplus += (token == top[rank - 1][0]) - share
+            variance += share * (1 - share)
+            count += 1
+    return Shift(count, surplus, variance)
+
+
+def rest_shift(samples: Sequence[Scored]) -> Shift:
+    """How often a token beyond the known ranks came, as `rank_shift`."""
+    surplus = variance = 0.0
+    count = 0
+    for sample in samples:
+        for token, top in list(zip(sample.answer.ids, sample.tops, strict=False))[1:]:
+            if not top:
+                continue
+            share = min(1.0, max(0.0, 1 - sum(math.exp(logprob) for _, logprob in top)))
+            surplus += (token not in [one for one, _ in top]) - share
+            variance += share * (1 - share)
+            count += 1
+    return Shift(count, surplus, variance)
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """Places sampled again and again, on both sides (`peagle_sm.measure.verify.places`)."""
+
+    candidate: Fit
+    baseline: Fit
+    places: int
+
+
 def judge_sampled(
     candidate: Sequence[Scored],
     seeded: Sequence[Scored],
     baseline: Sequence[Scored],
     ends: frozenset[int],
     max_tokens: int,
+    repeated: Repeated | None = None,
 ) -> Verdict:
     """Whether the candidate samples as the target would at temperature 1, with a seed and without.
 
@@ -78,11 +124,44 @@ def judge_sampled(
     answers = [sample.answer for sample in (*candidate, *seeded)]
     shape = [f"sample {n}: {f}" for n, a in enumerate(answers) for f in shape_faults(a, ends, max_tokens)]
     off = [name for name, shift in shifts.items() if abs(shift.z) > limit]
+    tests: dict[str, Callable[[Sequence[Scored]], Shift]] = {
+        f"rank {rank}": partial(rank_shift, rank=rank) for rank in range(2, SCORED_RANKS + 1)
+    }
+    tests[f"ranks above {SCORED_RANKS}"] = rest_shift
+    rank_limit = z_limit(ALPHA / len(tests))
+    both = [*candidate, *seeded]
+    seen = {name: test(both) for name, test in tests.items()}
+    its_own = {name: test(baseline) for name, test in tests.items()}
+    for name, shift in seen.items():
+        figures[f"z_{name.replace(' ', '_')}"] = shift.z
     found = shift_found(whole.variance, whole.count)
     power = (
         f"a shift of {percent(found)} in how often the best token comes is caught 9 times in 10 over "
         f"{whole.count:,} tokens (false alarm once in 10,000); smaller ones need more tokens"
     )
+    second = seen["rank 2"]
+    if second.count:
+        least = shift_found(second.variance, second.count, alpha=ALPHA / len(tests))
+        power += f"; of the second best, one of {percent(least)}"
+    void = [name for name, shift in its_own.items() if abs(shift.z) > rank_limit]
+    odd = [name for name, shift in seen.items() if abs(shift.z) > rank_limit and name not in void]
+    place_limit = z_limit(2 * ALPHA)
+    if repeated is not None:
+        figures |= {
+            "z_places": repeated.candidate.z,
+            "z_places_baseline": repeated.baseline.z,
+            "place_samples": repeated.candidate.samples,
+        }
+        if repeated.baseline.z > place_limit:
+            void.append("the places")
+        elif repeated.candidate.z > place_limit:
+            odd.append("places")
+        power += (
+            f"; {repeated.candidate.samples:,} samples at {counted(repeated.places, 'place')} show tokens "
+            "that come too often in one text and too rarely in another"
+            if repeated.candidate.freedom
+            else "; no place was found to sample again and again"
+        )
     said = (
         f"Z = {whole.z:.2f} over {whole.count:,} tokens (the baseline's own {own.z:.2f}, limit {limit:.2f})"
     )
@@ -90,8 +169,16 @@ def judge_sampled(
         return undecided(
             f"the baseline's own samples do not fit its log-probabilities, Z = {own.z:.1f}", figures
         )
-    if shape or off or abs(whole.z) > limit:
+    if void:
+        return undecided(
+            f"the baseline's own samples do not fit its log-probabilities: {', '.join(void)}", figures
+        )
+    if shape or off or odd or abs(whole.z) > limit:
         faults = [*shape, *(f"{name} samples: Z = {shifts[name].z:.1f}" for name in off)]
+        for name in odd:
+            z = figures[f"z_{name.replace(' ', '_')}"]
+            faults.append(f"{name}: Z = {z:.1f}")
+            said += f"; {name}: Z = {z:.1f}"
         if shape:
             said += f"; {counted(len(shape), 'sample')} contradict themselves"
         return Verdict(False, said, power, figures, faults or [said])

@@ -13,6 +13,7 @@ from peagle_sm.measure.provenance import origin
 from peagle_sm.measure.records import Header
 from peagle_sm.measure.verify.engines import EndpointEngine, Engine, UrlEngine
 from peagle_sm.measure.verify.lab import Options
+from peagle_sm.measure.verify.parameters import CUTS, TEMPERATURES
 from peagle_sm.measure.verify.probes import LONG_ANSWER, LONG_PROMPTS
 from peagle_sm.measure.workloads import Workload, load_workload
 
@@ -21,7 +22,11 @@ QUICK = Options(
     samples=64,
     sample_tokens=96,
     features=12,
-    seeds=8,
+    seeds=16,
+    seeds_noisy=64,
+    parameter_samples=8,
+    contexts=8,
+    repeats=48,
     feature_tokens=32,
     structured=6,
     structured_tokens=128,
@@ -113,10 +118,11 @@ def tokens_asked(options: Options, prompts: int, checks: Sequence[str]) -> int:
     features = min(options.features, prompts) * options.max_tokens
     structured = options.structured * options.structured_tokens
     each = {
-        "sampled": options.samples * options.sample_tokens,
+        "sampled": options.samples * options.sample_tokens + 3 * options.contexts * options.repeats,
+        "parameters": (len(CUTS) + len(TEMPERATURES)) * options.parameter_samples * options.sample_tokens,
         "logprobs": features,
         "stop-strings": 2 * features,  # whole and streamed, as the structured ones
-        "seeds": 3 * min(options.seeds, prompts) * options.feature_tokens,
+        "seeds": 3 * max(options.seeds * options.feature_tokens, options.seeds_noisy * options.seed_tokens),
         "streaming": features,
         "json-schema": 2 * structured,
         "tool-calls": 2 * structured,

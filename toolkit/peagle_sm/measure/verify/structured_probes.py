@@ -21,8 +21,15 @@ _TOOL: dict[str, Any] = {
     "type": "function",
     "function": {"name": TOOL, "description": "Record what was ordered.", "parameters": SCHEMA},
 }
-#: The engine's answer where tools are not set up; how to set them up stands in it.
 _CHOICES: tuple[Any, ...] = ({"type": "function", "function": {"name": TOOL}}, "required", "auto")
+
+
+#: What an engine without tool calls names as it refuses one (vLLM: "requires --tool-call-parser to be set").
+_TOOLS_MISSING = "--tool-call-parser"
+
+
+class NoTools(Exception):
+    """Neither side has a tool parser; the message is the baseline's refusal."""
 
 
 def _chat(order: str, demand: str, tokens: int) -> dict[str, Any]:
@@ -48,10 +55,11 @@ def probe_tools(lab: Lab) -> list[StructuredCase]:
     """The tool by name, as required, and left to the model; choices that the baseline refuses are left out.
 
     Raises:
-        SideFailed: the baseline refuses all three.
+        NoTools: both sides refuse all three for want of a tool parser.
+        SideFailed: the baseline refuses all three, and the candidate does not.
     """
     requests: list[tuple[str, Kind, dict[str, Any]]] = []
-    refused: SideFailed | None = None
+    refused: list[tuple[SideFailed, dict[str, Any]]] = []
     for choice in _CHOICES:
         how = choice if isinstance(choice, str) else "named"
         bodies = [
@@ -67,12 +75,23 @@ def probe_tools(lab: Lab) -> list[StructuredCase]:
         except SideFailed as failed:
             if not isinstance(failed.error, SpecError):
                 raise
-            refused = failed
+            refused.append((failed, bodies[0]))
             continue
         requests += [(f"order {n + 1} ({how})", "tool", body) for n, body in enumerate(bodies)]
-    if not requests and refused is not None:
-        raise refused
+    if not requests:
+        if all(_lack_tools(lab, failed, body) for failed, body in refused):
+            raise NoTools(str(refused[-1][0].error))
+        raise refused[-1][0]
     return _cases(lab, requests)
+
+
+def _lack_tools(lab: Lab, baseline: SideFailed, body: dict[str, Any]) -> bool:
+    """Whether the candidate refuses, as the baseline did, because it has no tool parser."""
+    try:
+        lab.ask("candidate", [{**body, "max_tokens": 1}])
+    except SideFailed as failed:
+        return failed.refused and all(_TOOLS_MISSING in str(each.error) for each in (baseline, failed))
+    return False
 
 
 def _cases(lab: Lab, requests: list[tuple[str, Kind, dict[str, Any]]]) -> list[StructuredCase]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.core.errors import NotFound, SpecError
+from peagle_sm.core.errors import SpecError
 from peagle_sm.local.paths import cache_dir
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.prompt_files import read_bytes
@@ -100,7 +100,7 @@ def load_workload(
         cache: where fetched files are kept; None is the user's cache.
 
     Raises:
-        NotFound: a file or package is missing.
+        NotFound: a package is missing.
         ServiceFault: the workload could not be fetched.
         SpecError: no such workload, no prompt in it, a line that is no request, or fewer prompts than asked.
     """
@@ -150,7 +150,7 @@ def _own(name: str) -> Source:
     if path.is_dir():
         return capture.read_capture(path)
     if not path.exists():
-        raise NotFound(
+        raise SpecError(
             f"there is no workload and no file {name!r}; workloads are {', '.join(NAMES)}",
             next_step="check the name or the path",
         )

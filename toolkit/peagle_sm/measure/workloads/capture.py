@@ -28,7 +28,6 @@ def read_capture(path: Path) -> Source:
     in them are left out and counted in the notes: an endpoint also captures what it refused.
 
     Raises:
-        NotFound: there is no such file or directory.
         SpecError: nothing in it is a captured OpenAI request, or a line is not JSON.
     """
     files = (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 from peagle_sm.core.errors import ServiceFault, SpecError
+from peagle_sm.core.files import write_file
 
 TIMEOUT_S = 60
 Fetch = Callable[[str], bytes]
@@ -39,10 +39,7 @@ def cached(name: str, make: Callable[[], bytes], directory: Path) -> tuple[bytes
     if path.is_file():
         return path.read_bytes(), path
     content = make()
-    directory.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_bytes(content)
-    part.replace(path)
+    write_file(path, content, parents=True)
     return content, path
 
 

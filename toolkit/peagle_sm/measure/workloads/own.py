@@ -22,7 +22,6 @@ def read_own(path: Path) -> Source:
     ``{"turns": ["…", "…"]}``.
 
     Raises:
-        NotFound: there is no such file.
         SpecError: a line is none of these, or the file holds no prompt.
     """
     content = read_bytes(path)

@@ -35,7 +35,7 @@ def read_speed_bench(split: str, path: Path | None, *, fetch: Fetch, cache: Path
     Rows whose text is a placeholder are left out; the notes say how many.
 
     Raises:
-        NotFound: no such file, or a Parquet file and no package that reads it.
+        NotFound: a Parquet file and no package that reads it.
         ServiceFault: the rows could not be fetched.
         SpecError: no such split, or no row with its text.
     """
@@ -112,7 +112,7 @@ def _page(content: bytes) -> tuple[int, list[Any]]:
 
 def _parquet(path: Path) -> bytes:
     if not path.is_file():
-        raise NotFound(f"there is no file {path}", next_step="check the path")
+        raise SpecError(f"there is no file {path}", next_step="check the path")
     try:
         parquet: Any = import_module("pyarrow.parquet")
     except ImportError as error:

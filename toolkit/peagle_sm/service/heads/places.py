@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from peagle_sm.core.catalog import Catalog, HeadEntry, load_catalog
+from peagle_sm.core.catalog import Catalog, HeadEntry, Vocabulary, load_catalog
 from peagle_sm.core.errors import NotFound, SpecError
 from peagle_sm.core.heads import Folder, local_folder
 from peagle_sm.core.heads.names import REPOSITORY
@@ -23,7 +23,7 @@ _SHIPPED = Path(__file__).resolve().parents[2] / "weights"
 
 @dataclass(frozen=True)
 class Place:
-    """An opened place; ``directory`` where it is on this machine, ``snapshot`` where it is on the hub.
+    """An opened place; ``directory`` on this machine, ``snapshot`` on the hub, ``public`` at an address.
 
     ``name`` is what a manifest calls it, ``head`` and ``model`` what the catalogue does.
     """
@@ -35,6 +35,7 @@ class Place:
     head: HeadEntry | None = None
     head_id: str | None = None
     model: str | None = None
+    public: Vocabulary | None = None
 
 
 class Sources:
@@ -101,6 +102,18 @@ class Sources:
                 )
             place = self._on_hub(entry.hub_id, revision)
         return Place(place.name, place.folder, place.directory, place.snapshot, model=what)
+
+    def vocabulary(self, target: Place) -> Place | None:
+        """Return the file that a catalogued target lacks to chat; None where it lacks none."""
+        models = self.catalog.models
+        name = target.model or next(
+            (n for n, m in models.items() if m.hub_id and m.hub_id == target.name), ""
+        )
+        file = models[name].vocabulary if name in models else None
+        if file is None or file.name in target.folder.sizes:
+            return None
+        folder = Folder(file.url, {file.name: file.size}, lambda *_: b"", {file.name: file.sha256})
+        return Place(file.url, folder, public=file)
 
     def _default_head(self, model: str, mode: str | None) -> str:
         entry = self.catalog.models[model]

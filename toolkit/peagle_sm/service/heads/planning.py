@@ -105,6 +105,9 @@ def plan_staging(
     report = inspect_place(sources, opened, config or target, mode=mode)
     report.raise_for_faults()
     parts = [] if whole is None else [_target_part(whole)]
+    vocabulary = None if whole is None else sources.vocabulary(whole)
+    if vocabulary is not None:
+        parts.append(StagedPart("vocabulary", vocabulary, "", tuple(vocabulary.folder.sizes), (), None))
     names = tuple(sorted(opened.folder.sizes))
     folder = HEAD_FOLDER if parts else ""
     parts.append(StagedPart("head", opened, folder, names, (), report.licence))

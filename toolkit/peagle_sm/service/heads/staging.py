@@ -6,9 +6,10 @@ Killed anywhere and run again, it goes on: a file that was fetched, or sent, wit
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+from peagle_sm.aws import public_file
 from peagle_sm.aws.objects import split_uri
 from peagle_sm.aws.s3_folder import list_sizes, read_range
 from peagle_sm.aws.session import Session
@@ -173,9 +174,8 @@ def _directory(part: StagedPart, sources: Sources, cache: Path, told: Step) -> P
     place = part.place
     if place.directory is not None:
         return place.directory
-    if place.snapshot is None:
+    if place.snapshot is None and place.public is None:
         raise _from_s3(place)
-    directory = cache / "hub" / place.snapshot.repository.replace("/", "--") / place.snapshot.commit
     done = 0
 
     def got(count: int) -> None:
@@ -183,7 +183,13 @@ def _directory(part: StagedPart, sources: Sources, cache: Path, told: Step) -> P
         done += count
         told("fetch", place.name, done, part.size)
 
-    sources.hub.fetch(place.snapshot, list(part.names), directory, got)
+    if place.snapshot is not None:
+        directory = cache / "hub" / place.snapshot.repository.replace("/", "--") / place.snapshot.commit
+        sources.hub.fetch(place.snapshot, list(part.names), directory, got)
+    else:
+        assert place.public is not None
+        directory = cache / "vocabulary"
+        public_file.fetch(place.public, directory, got)
     return directory
 
 
@@ -219,8 +225,8 @@ def _no_other_manifest(
         found = parse_manifest(_manifest_there(session, bucket, prefix, plan.there[NAME]))
     except ValueError:
         raise strange(plan.uri, [NAME]) from None
-    # another version of this program may have staged the same files
-    if replace(found, tool_version=manifest.tool_version).files != manifest.files:
+    # another version of this program may have staged the same files, or fewer: each was compared before this
+    if not set(found.files) <= set(manifest.files):
         raise strange(plan.uri, [NAME])
 
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from peagle_sm.core.errors import CredentialsError, PeagleError
+from peagle_sm.aws.figures import engine_error
+from peagle_sm.aws.wire import json_object
+from peagle_sm.core.errors import CredentialsError, PeagleError, StreamError
 
 #: Seconds that a client is told to wait; AWS names none. Throttling passes, a scale-from-zero takes long.
 THROTTLED_S = 1
@@ -68,9 +70,39 @@ def unavailable(message: str, status: int = 502, code: str = "endpoint_unreachab
     return Problem(status, message, "server_error", code)
 
 
-def in_stream(why: str) -> Problem:
-    """What ends a stream that had begun."""
-    return Problem(502, f"{why}. The text so far is not the whole answer.", "server_error", "stream_broken")
+def of_stream(error: StreamError) -> Problem:
+    """What ends a stream that had begun: the engine's own error, or the way in which the stream broke."""
+    reported = error.details.get("engine_error")
+    if isinstance(reported, Mapping):
+        return of_document(reported)
+    return Problem(
+        502,
+        f"{error.message.rstrip('.')}. The text so far is not the whole answer.",
+        "server_error",
+        "stream_broken",
+    )
+
+
+def of_document(fields: Mapping[str, Any], status: int | None = None) -> Problem:
+    """An error that the engine wrote as JSON; its own ``code`` is the status where none is given."""
+    code = fields.get("code")
+    if status is None:
+        status = code if type(code) is int and 400 <= code <= 599 else 502
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return Problem(
+        status,
+        str(fields.get("message") or json.dumps(dict(fields), ensure_ascii=False)),
+        str(fields.get("type") or kind),
+        _text(code) or "model_error",
+        _text(fields.get("param")),
+    )
+
+
+def gave_up(reason: str) -> Problem:
+    """An answer that the engine ended before its end; ``reason`` is its finish_reason."""
+    return Problem(
+        502, f"The engine gave the answer up: finish_reason {reason!r}.", "server_error", "model_error"
+    )
 
 
 def of_error(error: PeagleError) -> Problem:
@@ -87,7 +119,7 @@ def of_aws(status: int, headers: Mapping[str, str], content: bytes) -> Problem:
     An error of the engine comes with the engine's own status and words. A throttle is 429, an endpoint that
     does not exist is 404, a component without a copy is 503; both waits carry Retry-After.
     """
-    told = _object(content)
+    told = json_object(content)
     name = headers.get("x-amzn-ErrorType", "") or str(told.get("__type") or told.get("code") or "")
     name = name.split(":")[0].rpartition("#")[2]
     said = str(told.get("Message") or told.get("message") or "") or f"SageMaker answers {status} {name}"
@@ -113,27 +145,10 @@ def _of_engine(told: Mapping[str, Any], said: str, passed: Mapping[str, str]) ->
     original = str(told.get("OriginalMessage") or "")
     if not isinstance(status, int) or not 400 <= status <= 599:  # 0: the container did not answer in time
         return Problem(504, original or said, "server_error", "engine_timeout", headers=passed)
-    document = _object(original.encode())
-    inner = document.get("error", document)
-    fields: Mapping[str, Any] = inner if isinstance(inner, Mapping) else {"message": inner}
-    kind = "invalid_request_error" if status < 500 else "server_error"
-    return Problem(
-        status,
-        str(fields.get("message") or original or said),
-        str(fields.get("type") or kind),
-        _text(fields.get("code")) or "model_error",
-        _text(fields.get("param")),
-        headers=passed,
-    )
+    document = json_object(original.encode())
+    fields = engine_error(document) or document or {"message": original or said}
+    return replace(of_document(fields, status), headers=passed)
 
 
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
-
-
-def _object(content: bytes) -> dict[str, Any]:
-    try:
-        told = json.loads(content)
-    except ValueError:
-        return {}
-    return told if isinstance(told, dict) else {}

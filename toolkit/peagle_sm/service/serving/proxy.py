@@ -14,15 +14,21 @@ from urllib.parse import urlsplit
 import aiohttp
 from aiohttp import web
 
-from peagle_sm.aws.runtime import BODY_LIMIT_BYTES
-from peagle_sm.core.errors import PeagleError
+from peagle_sm.aws.figures import aborted_in, engine_error
+from peagle_sm.aws.runtime import BODY_LIMIT_BYTES, answers_asked
+from peagle_sm.aws.wire import json_object
+from peagle_sm.core.errors import PeagleError, SpecError
+from peagle_sm.core.utf8 import encoded_utf8
 from peagle_sm.service.serving import answers
 from peagle_sm.service.serving.relay import Relay, figures_of
+from peagle_sm.service.serving.responses import ResponseRelay, chat_of, response_of
 from peagle_sm.service.serving.upstream import Upstream, open_http
 
 #: The engine tells the two apart by the body: `messages` or `prompt`.
-CALLS = {"/v1/chat/completions": "messages", "/v1/completions": "prompt"}
+RESPONSES = "/v1/responses"
+CALLS = {"/v1/chat/completions": "messages", "/v1/completions": "prompt", RESPONSES: "input"}
 SERVED = (*(f"POST {path}" for path in CALLS), "GET /v1/models", "GET /health")
+_STREAM = "text/event-stream"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -59,6 +65,15 @@ class Served:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
         return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request: its body as it is sent on, how its stream is passed on, and what a whole answer becomes."""
+
+    body: bytes
+    relay: Relay
+    translate: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
 
 
 class Proxy:
@@ -136,17 +151,17 @@ class Proxy:
     async def _answer(self, request: web.Request, served: Served) -> web.StreamResponse:
         if request.method in ("GET", "HEAD"):
             return self._looked_up(request, served)
-        needed = CALLS.get(request.path)
-        if needed is None or request.method != "POST":
+        if request.path not in CALLS or request.method != "POST":
             return self._fail(served, _not_served(request))
         try:
-            body, streamed = self._body(await request.read(), needed)
+            asked = self._asked(await request.read(), request.path, served)
         except web.HTTPRequestEntityTooLarge:
             return self._fail(served, _TOO_LARGE)
-        except ValueError as error:
-            return self._fail(served, answers.invalid(str(error)))
-        served.streamed = streamed
-        return await self._invoke(request, body, served)
+        except SpecError as error:
+            return self._fail(served, answers.invalid(error.message))
+        except RecursionError:  # from reading the JSON, or from writing it again
+            return self._fail(served, answers.invalid("the request body is JSON that is nested too deeply"))
+        return await self._invoke(request, asked, served)
 
     def _looked_up(self, request: web.Request, served: Served) -> web.Response:
         model = {"id": self.model, "object": "model", "created": 0, "owned_by": "sagemaker"}
@@ -162,37 +177,47 @@ class Proxy:
         served.status = 200
         return web.json_response(found)
 
-    def _body(self, raw: bytes, needed: str) -> tuple[bytes, bool]:
-        """Return what is sent on, and whether a stream is asked for; ValueError says what is wrong.
+    def _asked(self, raw: bytes, path: str, served: Served) -> Asked:
+        """Read a request.
 
-        The body goes on letter for letter, unless its model is this server's name for the endpoint: the
-        engine knows itself by another name, and takes an empty one for its own.
+        Raises:
+            SpecError: it is no request of this path.
         """
-        try:
-            document = json.loads(raw)
-        except ValueError as error:
-            raise ValueError(f"the request body is not JSON: {error}") from error
-        if not isinstance(document, dict) or needed not in document:
-            raise ValueError(f"the request body lacks {needed!r}")
-        streamed = document.get("stream") is True
-        if document.get("model") != self.model:
-            return raw, streamed
-        return json.dumps({**document, "model": ""}, ensure_ascii=False).encode(), streamed
+        needed, document = CALLS[path], _document(raw)
+        if needed not in document:
+            raise SpecError(f"the request body lacks {needed!r}")
+        stream = document.get("stream")
+        if stream is not None and not isinstance(stream, bool):
+            # The engine reads 1 and "true" as true; SageMaker has another call for streams.
+            raise SpecError(f"stream: found {json.dumps(stream)[:100]}; allowed: true or false")
+        served.streamed = bool(stream)
+        if path == RESPONSES:
+            body = self._encoded(chat_of(document))
+            return Asked(body, ResponseRelay(document), lambda answer: response_of(document, answer))
+        relay = Relay(answers=answers_asked(document))
+        # Letter for letter, where the model is not this server's name for the endpoint.
+        return Asked(self._encoded(document) if document.get("model") == self.model else raw, relay)
 
-    async def _invoke(self, request: web.Request, body: bytes, served: Served) -> web.StreamResponse:
+    def _encoded(self, document: dict[str, Any]) -> bytes:
+        """The body, with an empty model for this server's name: the engine knows itself by another."""
+        if document.get("model") == self.model:
+            document = {**document, "model": ""}
+        return encoded_utf8(json.dumps(document, ensure_ascii=False), "the request body")
+
+    async def _invoke(self, request: web.Request, asked: Asked, served: Served) -> web.StreamResponse:
         assert self._http is not None, "the application has not been started"
-        if len(body) > BODY_LIMIT_BYTES:
+        if len(asked.body) > BODY_LIMIT_BYTES:
             return self._fail(served, _TOO_LARGE)
         response: web.StreamResponse | None = None
         try:
-            async with self._upstream.send(self._http, body, streamed=served.streamed) as answer:
+            async with self._upstream.send(self._http, asked.body, streamed=served.streamed) as answer:
                 if answer.status >= 400:
                     content = await answer.read()
                     return self._fail(served, answers.of_aws(answer.status, answer.headers, content))
                 if not served.streamed:
-                    return _whole(answer, await answer.read(), served)
+                    return self._whole(answer, await answer.read(), asked, served)
                 response = await _begun(request, answer, served)
-                await _relay(answer, response, served)
+                await _relay(asked.relay, answer, response, served)
                 return response
         except PeagleError as error:
             return self._fail(served, answers.of_error(error))
@@ -202,40 +227,60 @@ class Proxy:
                 return response
             return self._fail(served, answers.unavailable(f"no answer from SageMaker: {error}"))
 
+    def _whole(
+        self, answer: aiohttp.ClientResponse, content: bytes, asked: Asked, served: Served
+    ) -> web.Response:
+        document = json_object(content)
+        failed = engine_error(document)
+        if failed is not None:
+            return self._fail(served, answers.of_document(failed))
+        reason = aborted_in(document)
+        if reason is not None:
+            return self._fail(served, answers.gave_up(reason))
+        if asked.translate is not None:
+            try:
+                content = json.dumps(asked.translate(document), ensure_ascii=False).encode()
+            except (AttributeError, LookupError, TypeError, ValueError):
+                return self._fail(served, answers.unavailable("the engine's answer is no chat completion"))
+        served.status, served.whole = 200, True
+        served.tokens, served.acceptance_length = figures_of(document)
+        return web.Response(body=content, headers=_headers(answer, answer.headers.get("Content-Type")))
+
     def _fail(self, served: Served, problem: answers.Problem) -> web.Response:
         served.status, served.failed = problem.status, problem.message[:200]
         headers = {"Content-Type": "application/json", **problem.all_headers()}
         return web.Response(status=problem.status, body=problem.body(), headers=headers)
 
 
-def _whole(answer: aiohttp.ClientResponse, content: bytes, served: Served) -> web.Response:
-    served.status, served.whole = 200, True
+def _document(raw: bytes) -> dict[str, Any]:
     try:
-        document = json.loads(content)
-    except ValueError:
-        document = None
-    if isinstance(document, dict):
-        served.tokens, served.acceptance_length = figures_of(document)
-    return web.Response(body=content, headers=_headers(answer, answer.headers.get("Content-Type")))
+        document = json.loads(raw)
+    except ValueError as error:
+        raise SpecError(f"the request body is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise SpecError(f"the request body is JSON: found a {type(document).__name__}; allowed: an object")
+    return document
 
 
 async def _begun(request: web.Request, answer: aiohttp.ClientResponse, served: Served) -> web.StreamResponse:
     served.status = 200
-    inner = answer.headers.get("X-Amzn-SageMaker-Content-Type") or "text/event-stream"
+    inner = answer.headers.get("X-Amzn-SageMaker-Content-Type", "")
+    if not inner.startswith(_STREAM):
+        inner = _STREAM  # an engine that answers with anything else meets the error event of a stream
     response = web.StreamResponse(headers={**_headers(answer, inner), "Cache-Control": "no-cache"})
     await response.prepare(request)
     return response
 
 
-async def _relay(answer: aiohttp.ClientResponse, response: web.StreamResponse, served: Served) -> None:
+async def _relay(
+    relay: Relay, answer: aiohttp.ClientResponse, response: web.StreamResponse, served: Served
+) -> None:
     """Pass whole events on as they come; one that is late to be read holds the engine back, not memory."""
-    relay = Relay()
     try:
         await _pass_on(relay, answer, response)
         if relay.problem is not None:
-            served.failed = relay.problem
-            if not relay.reported:
-                await response.write(answers.in_stream(relay.problem).event())
+            served.failed = relay.problem.message
+            await response.write(relay.failure(answers.of_stream(relay.problem)))
         await response.write_eof()
     finally:  # also when the client left: many close the connection as soon as they have read [DONE]
         served.tokens, served.acceptance_length = relay.tokens, relay.acceptance_length
@@ -250,7 +295,7 @@ async def _pass_on(relay: Relay, answer: aiohttp.ClientResponse, response: web.S
         except StopAsyncIteration:
             break
         except (aiohttp.ClientError, TimeoutError) as error:
-            relay.broke(f"the connection to SageMaker broke: {error}")
+            relay.broke(f"The connection to SageMaker broke: {error}.")
             break
         events = relay.feed(part)
         if events:

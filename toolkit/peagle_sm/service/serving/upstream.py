@@ -16,6 +16,7 @@ import aiohttp
 from peagle_sm.aws.bearer import frozen
 from peagle_sm.aws.session import CONNECT_TIMEOUT_S, RUNTIME_READ_TIMEOUT_S, USER_AGENT, Session
 from peagle_sm.aws.sigv4 import sign
+from peagle_sm.aws.wire import end_with_its_connection
 
 _SERVICE = "sagemaker"
 #: SageMaker keeps an idle connection longer; a new one costs a TLS handshake.
@@ -76,6 +77,7 @@ class Upstream:
 
         url = URL(self.endpoint_url.rstrip("/") + path, encoded=True)
         async with http.post(url, data=body, headers={**signed, "user-agent": USER_AGENT}) as answer:
+            end_with_its_connection(answer)
             yield answer
 
     async def _keys(self) -> Any:

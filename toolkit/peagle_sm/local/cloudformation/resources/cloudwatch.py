@@ -22,7 +22,7 @@ _BOTH = ["MetricAlarm", "CompositeAlarm"]
 
 
 class Alarm:
-    """An alarm on metrics, or (``operation`` PutCompositeAlarm) on other alarms. moto keeps it asleep."""
+    """An alarm on metrics, or (``operation`` PutCompositeAlarm) on other alarms."""
 
     def __init__(self, operation: str) -> None:
         """Take the operation that puts an alarm of this kind."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -88,14 +90,32 @@ class CustomResource:
         }
         limit = monotonic() + float(properties.get("ServiceTimeout") or _DEFAULT_TIMEOUT_S)
         try:
-            error = _call(ctx, str(properties["ServiceToken"]), event, limit)
-            while (answer := mailbox.read()) is None:
+            call = _in_thread(lambda: _call(ctx, str(properties["ServiceToken"]), event, limit))
+            while True:
+                # Read first: a function may answer and end after the mailbox was looked at.
+                error = call.result() if call.done() else None
+                answer = mailbox.read()
+                if answer is not None:
+                    return answer
                 if error is not None or monotonic() >= limit:
                     raise ResourceFailure(_silence(request_id, error))
                 ctx.wait(_POLL_S)
         finally:
             mailbox.close()
-        return answer
+
+
+def _in_thread(work: Callable[[], str | None]) -> Future[str | None]:
+    """Begin the work; ServiceTimeout also ends the wait for a function that still runs."""
+    future: Future[str | None] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except Exception as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
 
 
 class _Mailbox:

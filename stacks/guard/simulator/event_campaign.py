@@ -1,0 +1,84 @@
+"""Runs many worlds of one kind and adds up what the judge found."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+
+from stacks.guard.simulator.guard_run import run_guard
+from stacks.guard.simulator.judge_events import PROMISES, judge_events
+from stacks.guard.simulator.kinds import kind_world
+
+BATCH = 100
+"""Worlds between two lines of progress."""
+
+Progress = Callable[[int, float], None]
+"""Called with the worlds done and the seconds so far."""
+
+
+@dataclass(slots=True)
+class KindTally:
+    """What was found in the worlds of one kind."""
+
+    kind: str
+    worlds: int = 0
+    lives: int = 0
+    idle_offs: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    usd: list[float] = field(default_factory=list)
+    """For each world: USD from the last request to the end, the mean of its lives."""
+    broken: list[tuple[int, str]] = field(default_factory=list)
+    """(seed, what) for each world with a broken promise."""
+
+    def join(self, other: KindTally) -> None:
+        """Add the tally of other worlds of the kind."""
+        self.worlds += other.worlds
+        self.lives += other.lives
+        self.idle_offs += other.idle_offs
+        self.counts.update(other.counts)
+        self.usd += other.usd
+        self.broken += other.broken
+
+    @property
+    def promises_broken(self) -> int:
+        """Return how often a promise was broken."""
+        return sum(self.counts[name] for name in PROMISES)
+
+
+def kind_batch(kind: str, seeds: range) -> KindTally:
+    """Run the worlds of some seeds."""
+    tally = KindTally(kind)
+    # A world's objects refer to each other and die together: one collection a batch is enough.
+    gc.disable()
+    try:
+        for seed in seeds:
+            world = kind_world(kind, seed)
+            found = judge_events(world, run_guard(world))
+            tally.worlds += 1
+            tally.lives += found.lives
+            tally.idle_offs += found.idle_offs
+            tally.counts.update(found.counts)
+            tally.usd += found.usd
+            if found.notes:
+                tally.broken.append((seed, "; ".join(found.notes)))
+    finally:
+        gc.enable()
+    gc.collect()
+    return tally
+
+
+def kind_campaign(kind: str, worlds: int, seed: int, jobs: int, progress: Progress) -> KindTally:
+    """Run worlds ``seed`` to ``seed + worlds - 1`` of a kind."""
+    total, began = KindTally(kind), time.monotonic()
+    parts = [range(first, min(first + BATCH, seed + worlds)) for first in range(seed, seed + worlds, BATCH)]
+    run = partial(kind_batch, kind)
+    with ProcessPoolExecutor(max_workers=jobs) as pool:
+        for tally in map(run, parts) if jobs == 1 else pool.map(run, parts):
+            total.join(tally)
+            progress(total.worlds, time.monotonic() - began)
+    return total

@@ -1,0 +1,101 @@
+"""What only decorates a result never hides it: a status that cannot be read is a note."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+import pytest
+
+from peagle_sm.aws.figures import Completion, StreamSummary
+from peagle_sm.aws.session import Session
+from peagle_sm.cli.commands.invoke import finish
+from peagle_sm.cli.deploy_result import emit_ready
+from peagle_sm.cli.state import Settings, State
+from peagle_sm.core.errors import CredentialsError
+from peagle_sm.service import Pacing, connect, deploy
+from tests.service.fakes import FakeAws, denied
+from tests.service.setting import make_spec, pacing_of, session_of
+
+DENIED = "ListModels: not authorized to perform: sagemaker:ListModels"
+SUMMARY = StreamSummary(
+    output_tokens=2,
+    prompt_tokens=1,
+    ttft_ms=None,
+    total_ms=1000.0,
+    otps=2.0,
+    tpot_ms=None,
+    finish_reason="stop",
+    request_id="req-1",
+    acceptance=None,
+)
+ANSWER = Completion("paid for", "stop", SUMMARY, {}, "req-1")
+
+
+def _refuse() -> NoReturn:
+    raise CredentialsError(DENIED)
+
+
+def _state(output_format: str) -> State:
+    return State(Settings(format=output_format), environ={})
+
+
+def test_an_endpoint_that_came_up_is_printed_without_its_status(capsys: pytest.CaptureFixture[str]) -> None:
+    emit_ready(_state("json"), "demo", _refuse, session_of(FakeAws()))
+    shown = capsys.readouterr()
+    assert json.loads(shown.out) == {"name": "demo", "status": None}
+    assert json.loads(shown.err) == {"note": f"note: the endpoint's status could not be read: {DENIED}"}
+    emit_ready(_state("table"), "demo", _refuse, session_of(FakeAws()))
+    shown = capsys.readouterr()
+    assert shown.out == (
+        "name  demo\n\n"
+        "follow it:  peagle-sm status demo --region us-east-1\n"
+        "delete it:  peagle-sm delete demo --region us-east-1\n"
+    )
+    emit_ready(_state("quiet"), "demo", _refuse, session_of(FakeAws()))
+    assert capsys.readouterr() == ("demo\n", "")
+
+
+class _Endpoint:
+    name = "demo"
+
+    def status(self) -> NoReturn:
+        _refuse()
+
+
+@pytest.mark.parametrize("output_format", ["json", "table"])
+def test_an_answer_that_was_paid_for_is_printed(
+    capsys: pytest.CaptureFixture[str], output_format: str
+) -> None:
+    finish(_state(output_format), _Endpoint(), ANSWER)
+    shown = capsys.readouterr()
+    assert DENIED in shown.err
+    if output_format == "json":
+        told: dict[str, Any] = json.loads(shown.out)
+        assert (told["text"], told["stand_in_weights"]) == ("paid for", None)
+        assert told["summary"]["output_tokens"] == 2
+    else:
+        assert "2 tokens in 1.00 s" in shown.err
+
+
+@pytest.fixture
+def aws() -> FakeAws:
+    return FakeAws()
+
+
+@pytest.fixture
+def session(aws: FakeAws) -> Session:
+    return session_of(aws)
+
+
+@pytest.fixture
+def pacing(aws: FakeAws) -> Pacing:
+    return pacing_of(aws)
+
+
+def test_who_may_not_list_models_reads_the_status(aws: FakeAws, session: Session, pacing: Pacing) -> None:
+    deploy(make_spec(), session=session, pacing=pacing)
+    refused = {"list_models", "list_endpoint_configs"}
+    aws.before = lambda _, number, operation: denied(operation) if operation in refused else None
+    found = connect("demo", session=session).status()
+    assert found.summary.num_speculative_tokens == 3

@@ -1,0 +1,162 @@
+"""States of alarms: CloudWatch's own table of missing data, then real alarms on the local server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from peagle_sm.local import lifecycle
+from peagle_sm.local.cloudwatch.alarms import state_of
+from tests.local.serving import Server, eventually
+
+_COLUMNS = ("missing", "ignore", "breaching", "notBreaching")
+
+
+# "Configuring how CloudWatch alarms treat missing data", user guide: 3 of 3, five points, oldest first.
+# "0" is a point that does not breach, "X" one that does, "-" a missing one.
+@pytest.mark.parametrize(
+    ("points", "states"),
+    [
+        ("0-X-X", ("OK", "OK", "OK", "OK")),
+        ("0----", ("OK", "OK", "OK", "OK")),
+        ("-----", ("INSUFFICIENT_DATA", "before", "ALARM", "OK")),
+        ("0XX-X", ("ALARM", "ALARM", "ALARM", "ALARM")),
+        ("--X--", ("ALARM", "before", "ALARM", "OK")),
+    ],
+)
+def test_the_table_of_the_user_guide_for_3_of_3(points: str, states: tuple[str, ...]) -> None:
+    assert tuple(judged(points, 3, 3, column) for column in _COLUMNS) == states
+
+
+# The same page's table for 2 of 3.
+@pytest.mark.parametrize(
+    ("points", "states"),
+    [
+        ("0-X-X", ("ALARM", "ALARM", "ALARM", "ALARM")),
+        ("00X0X", ("ALARM", "ALARM", "ALARM", "ALARM")),
+        ("0-X--", ("OK", "OK", "ALARM", "OK")),
+        ("----0", ("OK", "OK", "ALARM", "OK")),
+        ("---X-", ("ALARM", "before", "ALARM", "OK")),
+    ],
+)
+def test_the_table_of_the_user_guide_for_2_of_3(points: str, states: tuple[str, ...]) -> None:
+    assert tuple(judged(points, 3, 2, column) for column in _COLUMNS) == states
+
+
+def judged(points: str, periods: int, wanted: int, missing: str) -> str:
+    values = {"0": 0.0, "X": 1.0, "-": None}
+    return state_of(
+        [values[point] for point in points],
+        breaches=lambda value: value > 0,
+        periods=periods,
+        wanted=wanted,
+        missing=missing,
+        now="before",
+    )
+
+
+@pytest.fixture
+def cloudwatch(server: Server) -> Iterator[Any]:
+    client = server.client("cloudwatch")
+    yield client
+    names = [alarm["AlarmName"] for alarm in client.describe_alarms()["MetricAlarms"]]
+    client.delete_alarms(AlarmNames=names)
+
+
+def now(server: Server) -> datetime:
+    return datetime.fromisoformat(lifecycle.find_server(server.status.port).clock)
+
+
+def alarm(cloudwatch: Any, name: str) -> dict[str, Any]:
+    [found] = cloudwatch.describe_alarms(AlarmNames=[name])["MetricAlarms"]
+    return dict(found)
+
+
+def put(cloudwatch: Any, server: Server, metric: str, value: float, minutes_ago: int = 1) -> None:
+    at = now(server) - timedelta(minutes=minutes_ago)
+    datum = {"MetricName": metric, "Value": value, "Timestamp": at, "Unit": "Count"}
+    cloudwatch.put_metric_data(Namespace="Ours", MetricData=[datum])
+
+
+def test_a_new_alarm_has_insufficient_data_then_follows_the_metric_and_publishes(
+    server: Server, cloudwatch: Any
+) -> None:
+    sqs, sns = server.client("sqs"), server.client("sns")
+    url = sqs.create_queue(QueueName="alarmed")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    topic = sns.create_topic(Name="alarms")["TopicArn"]
+    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+    cloudwatch.put_metric_alarm(
+        AlarmName="faults",
+        Metrics=[
+            {
+                "Id": "f",
+                "MetricStat": {
+                    "Metric": {"Namespace": "Ours", "MetricName": "Faults"},
+                    "Period": 60,
+                    "Stat": "Sum",
+                },
+                "ReturnData": False,
+            },
+            {"Id": "e", "Expression": "FILL(f, 0) * 2"},
+        ],
+        ComparisonOperator="GreaterThanThreshold",
+        Threshold=3,
+        EvaluationPeriods=1,
+        TreatMissingData="missing",
+        AlarmActions=[topic],
+    )
+    new = alarm(cloudwatch, "faults")
+    assert new["StateValue"] == "INSUFFICIENT_DATA"
+    assert new["StateReason"] == "Unchecked: Initial alarm creation"
+    put(cloudwatch, server, "Faults", 2, minutes_ago=0)
+    lifecycle.advance_clock(server.status.port, 60)
+    eventually(lambda: alarm(cloudwatch, "faults")["StateValue"] == "ALARM")
+    assert "greater than the threshold (3)" in alarm(cloudwatch, "faults")["StateReason"]
+    [message] = eventually(lambda: sqs.receive_message(QueueUrl=url).get("Messages"))
+    sent = json.loads(json.loads(message["Body"])["Message"])
+    assert (sent["AlarmName"], sent["NewStateValue"], sent["OldStateValue"]) == (
+        "faults",
+        "ALARM",
+        "INSUFFICIENT_DATA",
+    )
+    put(cloudwatch, server, "Faults", 0, minutes_ago=0)
+    lifecycle.advance_clock(server.status.port, 60)
+    eventually(lambda: alarm(cloudwatch, "faults")["StateValue"] == "OK")
+
+
+def test_a_percentile_and_a_search_are_answered(server: Server, cloudwatch: Any) -> None:
+    for value in range(1, 101):
+        put(cloudwatch, server, "Latency", float(value))
+    span = {"StartTime": now(server) - timedelta(minutes=5), "EndTime": now(server)}
+    metric = {"Namespace": "Ours", "MetricName": "Latency"}
+    answer = cloudwatch.get_metric_data(
+        MetricDataQueries=[
+            {"Id": "p", "MetricStat": {"Metric": metric, "Period": 300, "Stat": "p99"}},
+            {"Id": "s", "Expression": "SEARCH('{Ours} MetricName=\"Latency\"', 'SampleCount', 300)"},
+        ],
+        **span,
+    )["MetricDataResults"]
+    assert {result["Id"]: result["Values"] for result in answer} == {
+        "p": [pytest.approx(99, rel=0.01)],
+        "s": [100],
+    }
+    [point] = cloudwatch.get_metric_statistics(
+        **metric, **span, Period=300, Statistics=["Average"], ExtendedStatistics=["p50"]
+    )["Datapoints"]
+    assert point["Average"] == 50.5
+    assert point["Unit"] == "Count"
+    assert point["ExtendedStatistics"]["p50"] == pytest.approx(50, rel=0.01)
+
+
+def test_an_expression_that_is_not_served_is_refused_by_name(server: Server, cloudwatch: Any) -> None:
+    query = {"Id": "e", "Expression": "ANOMALY_DETECTION_BAND(e0)", "Period": 60}
+    with pytest.raises(ClientError, match="Error in expression"):
+        cloudwatch.get_metric_data(
+            MetricDataQueries=[query], StartTime=now(server) - timedelta(hours=1), EndTime=now(server)
+        )

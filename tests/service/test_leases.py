@@ -1,0 +1,252 @@
+"""What `keep` promised outlasts a pause and an update: schedule, register, guard and status agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from peagle_guard import limits, register, tags
+from peagle_guard.decide import decide
+from peagle_guard.records import Endpoint as Seen
+from peagle_guard.records import Evidence, Kind
+from peagle_guard.track import track
+from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import PeagleError
+from peagle_sm.service import Event, Pacing, deploy, keep, list_endpoints, pause, resume, update
+from tests.service.fakes import ROLE, START, FakeAws, denied
+from tests.service.setting import make_spec, pacing_of, session_of
+from tests.service.stacked import in_a_stack
+
+SCHEDULE = "peagle-demo-lifetime"
+HOUR = timedelta(hours=1)
+KEPT = START + 20 * HOUR
+
+
+def _swept(aws: FakeAws) -> None:
+    """What a sweep of the guard writes about the endpoint, by the guard's own code."""
+    assert aws.register is not None
+    aws.everything()
+    item = aws.register.get("endpoint#demo", {"pk": {"S": "endpoint#demo"}})
+    record = register.read(item)
+    now = aws.clock.now()
+    row = aws.endpoints.get("demo")
+    if row is None:
+        lifecycle = tags.lifecycle(record.tags)
+        record = decide(None, lifecycle, record, Evidence(Kind.UNKNOWN), now).record
+    else:
+        record = track(_seen(row.created), tags.lifecycle(row.tags), record, now)
+    written = {key: value for key, value in register.written(record, now).items() if value is not None}
+    version = {"version": {"N": str(record.version + 1)}}
+    aws.register["endpoint#demo"] = {**item, **written, **version, "pk": {"S": "endpoint#demo"}}
+    for key in register.written(record, now).keys() - written.keys():
+        aws.register["endpoint#demo"].pop(key, None)
+
+
+def _seen(created: datetime) -> Seen:
+    return Seen("demo", "arn", created, created, "InService", config_name="c", variants=("AllTraffic",))
+
+
+def _ends(aws: FakeAws, session: Session) -> datetime:
+    """The one end of the endpoint's life, by everybody who knows one."""
+    assert aws.register is not None
+    row = aws.endpoints["demo"]
+    record = register.read(aws.register["endpoint#demo"])
+    lifecycle = tags.lifecycle(row.tags)
+    seen = _seen(row.created)
+    guards = limits.expires_at(seen, lifecycle, track(seen, lifecycle, record, aws.clock.now()))
+    armed: datetime = aws.schedules[SCHEDULE]["StartDate"]
+    (shown,) = list_endpoints(session)
+    assert shown.expires_at == armed
+    # The guard counts from the creation, which comes some minutes after the arming.
+    assert timedelta(0) <= guards - armed < timedelta(minutes=10)
+    return armed
+
+
+def _kept(aws: FakeAws, length: timedelta = 20 * HOUR) -> Session:
+    session = session_of(aws)
+    deploy(make_spec(), session=session, pacing=pacing_of(aws))
+    _swept(aws)
+    aws.clock.seconds = 0.0
+    keep("demo", length, session=session, pacing=pacing_of(aws))
+    aws.clock.seconds = HOUR.total_seconds()
+    return session
+
+
+@pytest.mark.parametrize("sweeps", [0, 1, 2, 3])
+def test_a_kept_endpoint_that_is_paused_and_resumed_lives_to_the_end_of_its_lease(
+    aws: FakeAws, pacing: Pacing, sweeps: int
+) -> None:
+    session = _kept(aws)
+    pause("demo", session=session, pacing=pacing)
+    if sweeps & 1:
+        _swept(aws)
+    aws.clock.seconds = 3 * HOUR.total_seconds()
+
+    def seen(event: Event) -> None:
+        if sweeps & 2 and event.phase == "waiting":
+            _swept(aws)
+
+    offer = resume("demo", session=session, pacing=pacing, progress=seen)
+    assert offer.expires_at == KEPT
+    assert offer.max_usd == pytest.approx(4.2 * 17, rel=0.01)
+    assert _ends(aws, session) == KEPT
+    _swept(aws)
+    assert _ends(aws, session) == KEPT
+    assert list_endpoints(session)[0].keep_until == KEPT
+
+
+def test_a_lease_that_ends_before_the_new_lifetime_changes_nothing(aws: FakeAws, pacing: Pacing) -> None:
+    session = _kept(aws, 9 * HOUR)
+    pause("demo", session=session, pacing=pacing)
+    _swept(aws)
+    aws.clock.seconds = 3 * HOUR.total_seconds()
+    resume("demo", session=session, pacing=pacing)
+    assert START + 11 * HOUR <= _ends(aws, session) < START + 11.1 * HOUR
+
+
+def _in_place(session: Session, pacing: Pacing) -> None:
+    update(make_spec(lifecycle={"idle_minutes": 45}), session=session, pacing=pacing)
+
+
+def _off_and_on(session: Session, pacing: Pacing) -> None:
+    spec = make_spec(speculation={"num_speculative_tokens": 2})
+    update(spec, session=session, pacing=pacing, strategy="off-update-on")
+
+
+def _deployed_again(session: Session, pacing: Pacing) -> None:
+    pause("demo", session=session, pacing=pacing)
+    deploy(make_spec(), session=session, pacing=pacing)
+
+
+@pytest.mark.parametrize("act", [_in_place, _off_and_on, _deployed_again])
+@pytest.mark.parametrize("length", [20 * HOUR, 2 * HOUR])
+def test_an_update_or_a_deploy_ends_at_the_later_of_both(
+    aws: FakeAws, pacing: Pacing, act: Callable[[Session, Pacing], None], length: timedelta
+) -> None:
+    session = _kept(aws, length)
+    act(session, pacing)
+    ends = _ends(aws, session)
+    if length == 20 * HOUR:
+        assert ends == KEPT
+    else:
+        assert START + 9 * HOUR <= ends < START + 9.1 * HOUR
+    _swept(aws)
+    assert _ends(aws, session) == ends
+
+
+def test_a_shorter_lifetime_without_a_lease_holds_after_an_update(aws: FakeAws, pacing: Pacing) -> None:
+    session = session_of(aws)
+    deploy(make_spec(lifecycle={"max_lifetime_hours": 48}), session=session, pacing=pacing)
+    _swept(aws)
+    update(make_spec(lifecycle={"max_lifetime_hours": 3}), session=session, pacing=pacing)
+    _swept(aws)
+    assert _ends(aws, session) < START + 3.1 * HOUR
+
+
+def _denied(aws: FakeAws) -> None:
+    items = ("GetItem", "UpdateItem", "PutItem", "DeleteItem", "Scan")
+    aws.before = lambda _, number, operation: denied(operation) if operation in items else None
+
+
+def test_who_may_not_use_the_register_pauses_and_resumes_all_the_same(aws: FakeAws, pacing: Pacing) -> None:
+    """Nothing is left half paused, and nothing that serves ends in an error."""
+    session = session_of(aws)
+    deploy(make_spec(), session=session, pacing=pacing)
+    _denied(aws)
+    events: list[Event] = []
+    pause("demo", session=session, pacing=pacing, progress=events.append)
+    assert not aws.endpoints
+    resume("demo", session=session, pacing=pacing, progress=events.append)
+    assert aws.status(aws.endpoints["demo"]) == "InService"
+    assert aws.schedules[SCHEDULE]["Target"]["RoleArn"] == ROLE
+    told = [event.message for event in events if "register was not written" in event.message]
+    assert len(told) == 2
+    assert "UpdateItem" in told[0] or "GetItem" in told[0]
+
+
+def test_who_may_not_use_the_register_ends_an_interrupted_pause(aws: FakeAws, pacing: Pacing) -> None:
+    """The second `pause` removes the schedule that the first one has left."""
+    session = session_of(aws)
+    deploy(make_spec(), session=session, pacing=pacing)
+    schedule = dict(aws.schedules[SCHEDULE])
+    _denied(aws)
+    pause("demo", session=session, pacing=pacing)
+    aws.schedules[SCHEDULE] = schedule
+    events: list[Event] = []
+    report = pause("demo", session=session, pacing=pacing, progress=events.append)
+    assert report.was_off
+    assert not aws.schedules
+    assert [event for event in events if "register was not written" in event.message]
+
+
+def test_who_may_not_use_the_register_resumes_a_stacks_endpoint(aws: FakeAws, pacing: Pacing) -> None:
+    session = in_a_stack(aws)
+    _denied(aws)
+    pause("demo", session=session, pacing=pacing)
+    assert not aws.endpoints
+    resume("demo", session=session, pacing=pacing)
+    assert aws.status(aws.endpoints["demo"]) == "InService"
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"version": {"N": "0.5"}},
+        {"version": {"S": "seven"}},
+        {"version": {"N": "-3"}},
+        {"version": {"N": "2"}, "keep_until": {"S": "2026-01-01T00:00:00"}, "expires_at": {"S": "2026"}},
+        {"version": {"N": "2"}, "off_at": {"S": "2026-01-01"}, "paused": {"S": "no"}},
+    ],
+)
+def test_what_cannot_be_read_in_the_register_breaks_no_command(
+    aws: FakeAws, pacing: Pacing, found: dict[str, Any]
+) -> None:
+    session = session_of(aws)
+    deploy(make_spec(), session=session, pacing=pacing)
+    assert aws.register is not None
+    aws.register["endpoint#demo"] = {**found, "pk": {"S": "endpoint#demo"}}
+    assert list_endpoints(session)[0].status == "InService"
+    lease = keep("demo", 20 * HOUR, session=session, pacing=pacing)
+    assert list_endpoints(session)[0].keep_until == lease.keep_until
+    pause("demo", session=session, pacing=pacing)
+    assert resume("demo", session=session, pacing=pacing).expires_at == lease.keep_until
+
+
+def test_who_may_not_use_the_register_keeps_nothing(aws: FakeAws, pacing: Pacing) -> None:
+    """The guard would not know of the lease: better an error, and nothing changed."""
+    session = session_of(aws)
+    deploy(make_spec(), session=session, pacing=pacing)
+    before = dict(aws.schedules[SCHEDULE])
+    _denied(aws)
+    with pytest.raises(PeagleError):
+        keep("demo", 20 * HOUR, session=session, pacing=pacing)
+    assert aws.schedules[SCHEDULE] == before
+
+
+def test_who_may_not_remove_tags_resumes_all_the_same(aws: FakeAws, pacing: Pacing) -> None:
+    """What serves, and costs, is no error; a second `resume` finds it on."""
+    session = session_of(aws)
+    deploy(make_spec(), session=session, pacing=pacing)
+    pause("demo", session=session, pacing=pacing)
+    aws.before = lambda _, number, operation: denied(operation) if operation == "DeleteTags" else None
+    events: list[Event] = []
+    assert not resume("demo", session=session, pacing=pacing, progress=events.append).is_on
+    assert aws.status(aws.endpoints["demo"]) == "InService"
+    assert [event for event in events if "keeps the marks of the pause" in event.message]
+    assert aws.register is not None
+    assert aws.register["endpoint#demo"]["paused"] == {"BOOL": False}
+    assert resume("demo", session=session, pacing=pacing).is_on
+
+
+@pytest.mark.parametrize("operation", ["DescribeModel", "list_models", "list_endpoint_configs"])
+def test_what_only_describes_an_endpoint_blocks_no_pause(
+    aws: FakeAws, pacing: Pacing, operation: str
+) -> None:
+    session = session_of(aws)
+    deploy(make_spec(), session=session, pacing=pacing)
+    aws.before = lambda _, number, called: denied(called) if called == operation else None
+    pause("demo", session=session, pacing=pacing)
+    assert not aws.endpoints

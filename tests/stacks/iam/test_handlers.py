@@ -1,0 +1,364 @@
+"""The policies for `cdk bootstrap` allow what CloudFormation's resource handlers call for our templates.
+
+The permissions of each resource type's handlers come from its schema, as cfn-lint ships it. `_callers` says
+on which resource, and with which condition keys, a handler calls. `_NEVER` has the permissions of properties
+that our templates do not set.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
+
+from peagle_sm.local.policies import ALLOWED, decide
+from tests.stacks.iam.calls import (
+    ACCOUNT,
+    COMPONENT,
+    CONFIG,
+    ENDPOINT,
+    ENDPOINT_KEY,
+    MODEL,
+    OWN_KEY,
+    REGION,
+    REQUEST_TAG,
+    RESOURCE_TAG,
+    Call,
+    arn,
+    role,
+    via,
+)
+from tests.stacks.support import specs, template
+
+FOLDER = Path(__file__).parents[3] / "stacks" / "guard" / "execution-policies"
+_VERBS = ("create", "read", "update", "delete")
+_Place = tuple[tuple[str, ...], Mapping[str, str]]
+
+_GROUPS = {
+    "guard": ("/aws/lambda/peagle-guard-sweeper",),
+    "endpoint": ("/aws/sagemaker/Endpoints/demo", "/aws/sagemaker/InferenceComponents/demo"),
+}
+_TOPICS = {"guard": "peagle-guard-notices", "endpoint": "Peagle-demo-Alarms-1A2B3C"}
+_SCALABLE = arn("application-autoscaling", "scalable-target/0a1b")
+_TO_SCALING = {"application-autoscaling:service-namespace": "sagemaker"}
+_TO_SAGEMAKER = {"iam:PassedToService": "sagemaker.amazonaws.com"}
+_ALARMS_KEY = arn("kms", "key/55555555-8888-7777-6666-555555555555")
+
+
+def _alarm(policy: str) -> str:
+    return arn(
+        "cloudwatch", f"alarm:{'peagle-guard-no-sweep' if policy == 'guard' else 'Peagle-demo-latency'}"
+    )
+
+
+def _groups(policy: str) -> tuple[str, ...]:
+    """Return the log groups' ARNs: tags are for the plain one, all else for the one that ends in a star."""
+    return tuple(arn("logs", f"log-group:{name}{end}") for name in _GROUPS[policy] for end in ("", ":*"))
+
+
+def _callers(policy: str, type_name: str) -> dict[str, list[_Place]]:
+    """Return, by a pattern of an action, where a handler of a type calls it; the first that fits counts."""
+    topic = arn("sns", _TOPICS[policy])
+    function = arn("lambda", "function:peagle-guard-sweeper")
+    made, changed = {**REQUEST_TAG}, {**RESOURCE_TAG}
+    # AWS's pages disagree on whether a subscription is a resource in policies, so both must be allowed
+    subscription: list[_Place] = [(("*",), {}), ((f"{topic}:0a1b-2c3d",), {})]
+    by_type: dict[str, dict[str, list[_Place]]] = {
+        "AWS::Lambda::Function": {
+            "lambda:*": [((function,), {})],
+            "iam:PassRole": [
+                ((role("peagle-guard-sweeper-us-east-1"),), {"iam:PassedToService": "lambda.amazonaws.com"})
+            ],
+            "s3:GetObject*": [
+                (
+                    (
+                        f"arn:aws:s3:::cdk-hnb659fds-assets-{ACCOUNT}-{REGION}/0a1b.zip",
+                        f"arn:aws:s3:::peagle-guard-{ACCOUNT}-{REGION}/guard/0a1b.zip",
+                    ),
+                    {},
+                )
+            ],
+        },
+        "AWS::Lambda::EventInvokeConfig": {"lambda:*": [((function,), {})]},
+        "AWS::IAM::Role": {
+            "iam:*": [
+                (
+                    tuple(
+                        role(f"peagle-{name}-{REGION}") for name in ("guard-switch", "execution", "scheduler")
+                    ),
+                    {},
+                )
+            ]
+        },
+        "AWS::DynamoDB::Table": {
+            "dynamodb:*": [((arn("dynamodb", "table/peagle-guard"),), {})],
+            "kms:*": [((OWN_KEY,), via("dynamodb"))],
+        },
+        "AWS::SNS::Topic": {"sns:Unsubscribe": subscription, "sns:*": [((topic,), {})]},
+        "AWS::SNS::TopicPolicy": {"sns:*": [((topic,), {})]},
+        "AWS::SNS::Subscription": {
+            "sns:Subscribe": [((topic,), {"sns:Protocol": "email", "sns:Endpoint": "team@example.com"})],
+            "sns:*": subscription,
+        },
+        "AWS::SQS::Queue": {"sqs:*": [((arn("sqs", "peagle-guard-dead-letters"),), {})]},
+        "AWS::SQS::QueuePolicy": {"sqs:*": [((arn("sqs", "peagle-guard-dead-letters"),), {})]},
+        "AWS::Scheduler::Schedule": {
+            "scheduler:*": [((arn("scheduler", "schedule/default/peagle-guard-sweep"),), {})],
+            "iam:PassRole": [
+                ((role("peagle-guard-sweep-us-east-1"),), {"iam:PassedToService": "scheduler.amazonaws.com"})
+            ],
+        },
+        "AWS::Logs::LogGroup": {
+            # these take no resource
+            "logs:DescribeLogGroups": [(("*",), {})],
+            "logs:DescribeIndexPolicies": [(("*",), {})],
+            "logs:*": [(_groups(policy), {})],
+        },
+        "AWS::Logs::MetricFilter": {"logs:*": [(_groups(policy), {})]},
+        "AWS::CloudWatch::Alarm": {"cloudwatch:*": [((_alarm(policy),), {})]},
+        "AWS::CloudWatch::Dashboard": {
+            "cloudwatch:*": [((f"arn:aws:cloudwatch::{ACCOUNT}:dashboard/Peagle-demo",), {})]
+        },
+        "AWS::KMS::Key": {
+            "kms:CreateKey": [(("*",), made)],
+            # CreateKey with tags needs it too, before the key carries them
+            "kms:TagResource": [((_ALARMS_KEY,), made), ((_ALARMS_KEY,), changed)],
+            "kms:*": [((_ALARMS_KEY,), changed)],
+        },
+        "AWS::SageMaker::Model": {
+            "sagemaker:CreateModel": [((MODEL,), made)],
+            "sagemaker:AddTags": [
+                ((MODEL,), {**made, "sagemaker:TaggingAction": "CreateModel"}),
+                ((MODEL,), changed),
+            ],
+            "sagemaker:*": [((MODEL,), changed)],
+            "iam:PassRole": [((role(f"peagle-execution-{REGION}"),), _TO_SAGEMAKER)],
+        },
+        "AWS::SageMaker::EndpointConfig": {
+            "sagemaker:CreateEndpointConfig": [((CONFIG,), made)],
+            "sagemaker:AddTags": [
+                ((CONFIG,), {**made, "sagemaker:TaggingAction": "CreateEndpointConfig"}),
+                ((CONFIG,), changed),
+            ],
+            "sagemaker:*": [((CONFIG,), changed)],
+            "iam:PassRole": [((role(f"peagle-execution-{REGION}"),), _TO_SAGEMAKER)],
+            # by CloudFormation itself, and by SageMaker for it
+            "kms:DescribeKey": [((ENDPOINT_KEY,), {}), ((ENDPOINT_KEY,), via("sagemaker"))],
+        },
+        "AWS::SageMaker::Endpoint": {
+            "sagemaker:CreateEndpoint": [((ENDPOINT,), made), ((CONFIG,), {**made, **changed})],
+            "sagemaker:UpdateEndpoint": [((ENDPOINT, CONFIG), changed)],
+            "sagemaker:AddTags": [
+                ((ENDPOINT,), {**made, "sagemaker:TaggingAction": "CreateEndpoint"}),
+                ((ENDPOINT,), changed),
+            ],
+            "sagemaker:*": [((ENDPOINT,), changed)],
+        },
+        "AWS::SageMaker::InferenceComponent": {
+            "sagemaker:CreateInferenceComponent": [((COMPONENT,), made), ((ENDPOINT,), {**made, **changed})],
+            "sagemaker:AddTags": [
+                ((COMPONENT,), {**made, "sagemaker:TaggingAction": "CreateInferenceComponent"}),
+                ((COMPONENT,), changed),
+            ],
+            "sagemaker:*": [((COMPONENT,), changed)],
+        },
+        "AWS::ApplicationAutoScaling::ScalableTarget": {
+            "application-autoscaling:Describe*": [(("*",), {})],
+            "application-autoscaling:*Tag*": [((_SCALABLE,), {})],
+            "application-autoscaling:*": [((_SCALABLE,), _TO_SCALING)],
+            "cloudwatch:DescribeAlarms": [((arn("cloudwatch", "alarm:*"),), {})],
+            # the alarms that follow a target; their names are Application Auto Scaling's own
+            "cloudwatch:*": [
+                ((arn("cloudwatch", "alarm:TargetTracking-endpoint/demo/variant/AllTraffic-AlarmHigh"),), {})
+            ],
+            "iam:CreateServiceLinkedRole": [
+                (
+                    (
+                        role(
+                            "aws-service-role/sagemaker.application-autoscaling.amazonaws.com/"
+                            "AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
+                        ),
+                    ),
+                    {"iam:AWSServiceName": "sagemaker.application-autoscaling.amazonaws.com"},
+                )
+            ],
+        },
+        "AWS::ApplicationAutoScaling::ScalingPolicy": {
+            "application-autoscaling:Describe*": [(("*",), {})],
+            "application-autoscaling:*": [((_SCALABLE,), _TO_SCALING)],
+            "cloudwatch:GetMetricData": [(("*",), {})],
+        },
+    }
+    return by_type.get(type_name, {})
+
+
+# Permissions that only a property asks for that our templates do not set.
+_NEVER: dict[tuple[str, str], str] = {
+    ("AWS::ApplicationAutoScaling::ScalableTarget", "*:*ScheduledAction"): "ScheduledActions is not set",
+    ("AWS::ApplicationAutoScaling::ScalableTarget", "lambda:*"): "only for targets of Lambda",
+    ("AWS::ApplicationAutoScaling::ScalableTarget", "iam:PassRole"): "RoleARN is not set",
+    ("AWS::DynamoDB::Table", "dynamodb:*Replica"): "Replicas is not set",
+    ("AWS::DynamoDB::Table", "dynamodb:*Item"): "ImportSourceSpecification is not set",
+    ("AWS::DynamoDB::Table", "dynamodb:Query"): "ImportSourceSpecification is not set",
+    ("AWS::DynamoDB::Table", "dynamodb:Scan"): "ImportSourceSpecification is not set",
+    ("AWS::DynamoDB::Table", "dynamodb:*Import*"): "ImportSourceSpecification is not set",
+    ("AWS::DynamoDB::Table", "s3:*"): "ImportSourceSpecification is not set",
+    ("AWS::DynamoDB::Table", "logs:*"): "ImportSourceSpecification is not set",
+    ("AWS::DynamoDB::Table", "dynamodb:PutResourcePolicy"): "ResourcePolicy is not set",
+    ("AWS::DynamoDB::Table", "dynamodb:DeleteResourcePolicy"): "ResourcePolicy is not set",
+    (
+        "AWS::DynamoDB::Table",
+        "dynamodb:UpdateContributorInsights",
+    ): "its property is not set",
+    ("AWS::DynamoDB::Table", "dynamodb:*ableKinesis*"): "KinesisStreamSpecification is not set",
+    ("AWS::DynamoDB::Table", "dynamodb:UpdateKinesis*"): "KinesisStreamSpecification is not set",
+    ("AWS::DynamoDB::Table", "kinesis:*"): "KinesisStreamSpecification is not set",
+    ("AWS::DynamoDB::Table", "iam:CreateServiceLinkedRole"): "for replicas and insights alone",
+    ("AWS::DynamoDB::Table", "kms:ListAliases"): "the key is named by its ARN",
+    ("AWS::IAM::Role", "iam:*PermissionsBoundary"): "PermissionsBoundary is not set",
+    (
+        "AWS::IAM::Role",
+        "iam:*tachRolePolicy",
+    ): "ManagedPolicyArns is not set",
+    ("AWS::KMS::Key", "kms:DisableKey"): "Enabled is not set",
+    ("AWS::KMS::Key", "kms:EnableKey"): "Enabled is not set",
+    ("AWS::Lambda::Function", "ec2:*"): "VpcConfig is not set",
+    ("AWS::Lambda::Function", "elasticfilesystem:*"): "FileSystemConfigs is not set",
+    ("AWS::Lambda::Function", "s3files:*"): "FileSystemConfigs is not set",
+    ("AWS::Lambda::Function", "kms:*"): "KmsKeyArn is not set",
+    ("AWS::Lambda::Function", "lambda:AssociateRuntimeAlias"): "no runtime alias",
+    ("AWS::Lambda::Function", "lambda:GetCodeSigningConfig"): "CodeSigningConfigArn is not set",
+    ("AWS::Lambda::Function", "lambda:[DP]*CodeSigningConfig"): "CodeSigningConfigArn is not set",
+    ("AWS::Lambda::Function", "lambda:GetLayerVersion"): "Layers is not set",
+    ("AWS::Lambda::Function", "lambda:PassCapacityProvider"): "CapacityProviderConfig is not set",
+    ("AWS::Lambda::Function", "lambda:PublishVersion"): "PublishToLatestPublished is not set",
+    ("AWS::Lambda::Function", "lambda:PutFunctionRecursionConfig"): "RecursiveLoop is not set",
+    ("AWS::Lambda::Function", "lambda:PutFunctionScalingConfig"): "FunctionScalingConfig is not set",
+    ("AWS::Lambda::Function", "lambda:PutRuntimeManagementConfig"): "RuntimeManagementConfig is not set",
+    ("AWS::Logs::LogGroup", "firehose:*"): "no delivery of logs",
+    ("AWS::Logs::LogGroup", "s3:*"): "no delivery of logs",
+    ("AWS::Logs::LogGroup", "logs:CreateLogDelivery"): "no delivery of logs",
+    ("AWS::Logs::LogGroup", "logs:*tIndexPolicy"): "FieldIndexPolicies is not set",
+    ("AWS::Logs::LogGroup", "logs:DeleteIndexPolicy"): "FieldIndexPolicies is not set",
+    ("AWS::Logs::LogGroup", "logs:*ResourcePolic*"): "ResourcePolicyDocument is not set",
+    ("AWS::Logs::LogGroup", "logs:PutBearerTokenAuthentication"): "not set",
+    ("AWS::Logs::LogGroup", "logs:PutDataProtectionPolicy"): "DataProtectionPolicy is not set",
+    ("AWS::Logs::LogGroup", "logs:DeleteDataProtectionPolicy"): "DataProtectionPolicy is not set",
+    ("AWS::Logs::LogGroup", "logs:PutLogGroupDeletionProtection"): "DeletionProtectionEnabled is not set",
+    ("AWS::SNS::Subscription", "iam:*"): "SubscriptionRoleArn is for Firehose alone",
+    ("AWS::SNS::Topic", "iam:*"): "DeliveryStatusLogging is not set",
+    ("AWS::SNS::Topic", "sns:PutDataProtectionPolicy"): "DataProtectionPolicy is not set",
+}
+# Not in the handlers' schemas: what AWS's services ask of whoever calls them.
+_FURTHER: dict[str, list[Call]] = {
+    "guard": [
+        # a table with a key of one's own (DynamoDB guide: authorising use of a customer managed key)
+        *(
+            Call(f"kms:{action}", (OWN_KEY,), via("dynamodb"))
+            for action in ("GenerateDataKey", "ReEncryptFrom", "ReEncryptTo")
+        ),
+    ],
+    "endpoint": [
+        # custom resources
+        Call("lambda:InvokeFunction", (arn("lambda", "function:peagle-guard-model"),)),
+        Call("lambda:InvokeFunction", (arn("lambda", "function:peagle-guard-lifetime"),)),
+        # CreateEndpoint with an encrypted volume (SageMaker guide: API permissions reference)
+        Call("kms:CreateGrant", (ENDPOINT_KEY,), {**via("sagemaker"), "kms:GrantIsForAWSResource": "true"}),
+        # RegisterScalableTarget and PutScalingPolicy (Application Auto Scaling guide)
+        Call("sagemaker:DescribeEndpoint", (ENDPOINT,)),
+        Call("sagemaker:DescribeEndpointConfig", (CONFIG,)),
+        Call("sagemaker:DescribeInferenceComponent", (COMPONENT,)),
+        Call("sagemaker:UpdateEndpointWeightsAndCapacities", (ENDPOINT,), RESOURCE_TAG),
+        Call("sagemaker:UpdateInferenceComponentRuntimeConfig", (COMPONENT,), RESOURCE_TAG),
+    ],
+}
+POLICIES = ("endpoint", "guard")
+
+
+def _types(policy: str) -> list[str]:
+    if policy == "guard":
+        bodies = [json.loads((files("peagle_sm") / "guard_assets" / "template.json").read_text())]
+    else:
+        bodies = [template(name) for name in specs()]
+    found = {resource["Type"] for body in bodies for resource in body["Resources"].values()}
+    return sorted(name for name in found if not name.startswith("Custom::"))
+
+
+def _permissions(type_name: str) -> list[str]:
+    schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema(REGION, type_name).schema
+    handlers = schema.get("handlers", {})
+    return sorted({one for verb in _VERBS for one in handlers.get(verb, {}).get("permissions", ())})
+
+
+def _exception(type_name: str, permission: str) -> str | None:
+    """Return the pattern of the exception that covers a permission."""
+    fitting = (pattern for name, pattern in _NEVER if name == type_name and fnmatchcase(permission, pattern))
+    return next(fitting, None)
+
+
+def _calls(policy: str, type_name: str) -> Iterator[Call]:
+    callers = _callers(policy, type_name)
+    for permission in _permissions(type_name):
+        if _exception(type_name, permission):
+            continue
+        places = next((found for pattern, found in callers.items() if fnmatchcase(permission, pattern)), None)
+        assert places is not None, f"{type_name}: {permission}: on which resource?"
+        yield from (Call(permission, resources, keys) for resources, keys in places)
+
+
+def _every_call(policy: str) -> list[Call]:
+    return [call for name in _types(policy) for call in _calls(policy, name)] + _FURTHER[policy]
+
+
+def _policy(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_each_permission_of_a_handler_is_allowed_or_has_a_reason(policy: str) -> None:
+    document = _policy(policy)
+    denied = [
+        f"{call.action} on {resource}"
+        for call in _every_call(policy)
+        for resource in call.resources
+        if decide([document], call.action, resource, call.keys).decision != ALLOWED
+    ]
+    assert denied == []
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_each_permission_of_a_policy_is_used(policy: str) -> None:
+    calls = _every_call(policy)
+    assert [
+        f"{statement['Sid']}: {value}"
+        for statement in _policy(policy)["Statement"]
+        for field in ("Action", "Resource")
+        for value in statement[field]
+        if not _used({**statement, field: value}, calls)
+    ] == []
+
+
+def _used(statement: dict[str, Any], calls: Sequence[Call]) -> bool:
+    return any(
+        decide([{"Statement": [statement]}], call.action, resource, call.keys).decision == ALLOWED
+        for call in calls
+        for resource in call.resources
+    )
+
+
+def test_no_exception_is_left_that_no_handler_needs() -> None:
+    types = {name for policy in POLICIES for name in _types(policy)}
+    needed = {
+        (name, pattern)
+        for name in types
+        for permission in _permissions(name)
+        if (pattern := _exception(name, permission))
+    }
+    assert _NEVER.keys() - needed == set()

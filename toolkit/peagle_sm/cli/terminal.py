@@ -1,0 +1,136 @@
+"""How text fits a terminal and what is coloured; pipes and files get it as it is.
+
+One place decides for every command: lines and tables are fitted to the terminal's width, statuses, warnings
+and errors are coloured unless NO_COLOR is set (no-color.org) or TERM is dumb.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import IO, Any
+
+import click
+
+_GAP = 2
+# A cell keeps at least so many characters: less cannot be read.
+_NARROWEST = 8
+_UNSET = -1
+_width: ContextVar[int | None] = ContextVar("width of the table's terminal", default=_UNSET)
+
+# Breaking such a line would break the command when it is copied.
+_COMMAND = re.compile(
+    r"^\s*(?:next:\s+|(?:use|try|delete) it:\s+|[-$]\s+)?(?:peagle-sm|npx|npm|pip|aws|cd|export|kill|curl) "
+)
+_GOOD = r"InService|InSync|passed|ok|healthy"
+_WAITING = r"Creating|Updating|SystemUpdating|RollingBack|Deleting|undecided|marked|paused"
+_BAD = r"Failed|OutOfService|UpdateRollbackFailed"
+_PAINTED: tuple[tuple[re.Pattern[str], dict[str, Any]], ...] = (
+    (re.compile(r"^(?:\s*)error(?::|  )", re.MULTILINE), {"fg": "red", "bold": True}),
+    (re.compile(r"^(?:\s*(?:note: )?)warning(?::|  )", re.MULTILINE), {"fg": "yellow", "bold": True}),
+    (re.compile(r"^\s*next:", re.MULTILINE), {"fg": "cyan", "bold": True}),
+    (re.compile(rf"(?<![\w-])(?:{_GOOD})(?![\w-])"), {"fg": "green"}),
+    (re.compile(rf"(?<![\w-])(?:{_WAITING})(?![\w-])"), {"fg": "yellow"}),
+    (re.compile(rf"(?<![\w-])(?:{_BAD})(?![\w-])"), {"fg": "red"}),
+)
+
+
+def width_of(stream: IO[str] | None) -> int | None:
+    """Return the terminal's columns, or None where the stream is no terminal."""
+    return shutil.get_terminal_size().columns if stream is not None and stream.isatty() else None
+
+
+def has_colour(stream: IO[str] | None) -> bool:
+    """Say whether colour is wanted on a stream."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return stream is not None and stream.isatty() and not plain
+
+
+@contextmanager
+def tables_fit(stream: IO[str]) -> Iterator[None]:
+    """Fit the tables that are rendered meanwhile to this stream; else they are fitted to stderr's."""
+    token = _width.set(width_of(stream))
+    try:
+        yield
+    finally:
+        _width.reset(token)
+
+
+def table_width(stderr: IO[str] | None) -> int | None:
+    """Return the columns that a table may take; None for no limit."""
+    given = _width.get()
+    return width_of(stderr) if given == _UNSET else given
+
+
+def shown(text: str, stream: IO[str]) -> str:
+    """Return ``text`` as it is printed to ``stream``: fitted and coloured on a terminal."""
+    width = width_of(stream)
+    fitted = text if width is None else fit(text, width)
+    return paint(fitted) if has_colour(stream) else fitted
+
+
+def fit(text: str, width: int) -> str:
+    """Break lines that are too long between words; commands stay whole, so that they can be copied."""
+    return "\n".join(_fit_line(line, width) for line in text.split("\n"))
+
+
+def _fit_line(line: str, width: int) -> str:
+    if len(line) <= width or _COMMAND.match(line):
+        return line
+    # Under the words, not under the label: "  memory   57.3 GB …" continues below "57.3".
+    label = re.match(r"\s*(?:\S+(?: \S+)?\s{2,}|(?:error|warning|note|next): )?", line)
+    indent = len(label.group(0)) if label is not None else 0
+    if indent > width // 2:
+        indent = len(line) - len(line.lstrip())
+    return "\n".join(
+        textwrap.wrap(
+            line,
+            width,
+            subsequent_indent=" " * indent,
+            drop_whitespace=True,
+            replace_whitespace=False,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    )
+
+
+def paint(text: str) -> str:
+    """Colour statuses, and the words that begin warnings, errors and next steps."""
+    for pattern, style in _PAINTED:
+        text = pattern.sub(_styled(style), text)
+    return text
+
+
+def _styled(style: dict[str, Any]) -> Callable[[re.Match[str]], str]:
+    return lambda found: click.style(found.group(0), **style)
+
+
+def column_widths(rows: Sequence[Sequence[str]], right: Sequence[bool], width: int) -> list[int] | None:
+    """Return a width for each column so that the table fits, or None where it cannot.
+
+    Columns of figures (``right``) keep their width; the others share what is left, the widest giving most.
+    """
+    widths = [max(len(row[i]) for row in rows) for i in range(len(right))]
+    excess = sum(widths) + _GAP * (len(widths) - 1) - width
+    while excess > 0:
+        open_ = [i for i, fixed in enumerate(right) if not fixed and widths[i] > _NARROWEST]
+        if not open_:
+            return None
+        widest = max(open_, key=lambda i: (widths[i], i))  # of equal ones the last: names come first
+        others = sorted((widths[i] for i in open_), reverse=True)
+        second = others[1] if len(others) > 1 else _NARROWEST
+        cut = min(excess, max(1, widths[widest] - max(second, _NARROWEST)))
+        widths[widest] -= cut
+        excess -= cut
+    return widths
+
+
+def cell_lines(cell: str, width: int) -> list[str]:
+    """Break a cell between words; a word that is longer than the column is cut."""
+    return textwrap.wrap(cell, width, break_on_hyphens=True) or [""]

@@ -1,0 +1,362 @@
+"""OpenAI's Responses API by chat completions: the request, the whole answer, the events of a stream. Pure.
+
+SageMaker's endpoints answer /invocations only, which vLLM reads as chat completions; so `peagle-sm serve`
+translates. Text goes in and out; what chat completions cannot carry is refused. Order and fields of the
+events: OpenAI's API reference, "Responses", "Streaming events".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from peagle_sm.aws.parts import Usage, said_in, usage_of
+from peagle_sm.core.errors import SpecError
+from peagle_sm.service.serving.answers import Problem
+from peagle_sm.service.serving.relay import Relay
+
+#: Parameters of the API that only these values leave without an effect.
+_REFUSED: dict[str, tuple[object, ...]] = {
+    "background": (False,),
+    "context_management": (),
+    "conversation": (),
+    "include": ([],),
+    "max_tool_calls": (),
+    "moderation": (),
+    "previous_response_id": (),
+    "prompt": (),
+    "service_tier": ("auto", "default"),
+    "store": (False,),
+    "tool_choice": ("auto", "none"),
+    "tools": ([],),
+    "top_logprobs": (0,),
+    "truncation": ("disabled",),
+}
+#: Of chat completions, and not of this API.
+_OF_CHATS = ("messages", "n", "max_tokens", "max_completion_tokens", "response_format")
+#: Without an effect on the answer.
+_IGNORED = (
+    "metadata",
+    "parallel_tool_calls",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "stream_options",
+    "user",
+)
+_TRANSLATED = ("input", "instructions", "max_output_tokens", "reasoning", "text")
+_ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
+_TEXTS = ("input_text", "output_text", "text")
+_CUT_SHORT = {"length": "max_output_tokens", "content_filter": "content_filter"}
+
+
+def chat_of(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the chat completion to ask for; fields that OpenAI does not know go on to the engine.
+
+    Raises:
+        SpecError: it asks for what chat completions cannot carry.
+    """
+    for name, allowed in _REFUSED.items():
+        if asked.get(name) is not None and asked[name] not in allowed:
+            raise _refused(name, asked[name], " or ".join(map(json.dumps, allowed)) or "nothing")
+    for name in _OF_CHATS:
+        if name in asked:
+            raise _refused(name, asked[name], "nothing; it is not a parameter of /v1/responses")
+    untouched = {
+        name: value
+        for name, value in asked.items()
+        if name not in (*_REFUSED, *_IGNORED, *_TRANSLATED) and value is not None
+    }
+    chat = {**untouched, "messages": _messages(asked.get("input"), asked.get("instructions"))}
+    if asked.get("max_output_tokens") is not None:
+        chat["max_tokens"] = asked["max_output_tokens"]
+    reasoning = _fields(asked.get("reasoning"), "reasoning", ("effort",))
+    if reasoning.get("effort") is not None:
+        chat["reasoning_effort"] = reasoning["effort"]
+    form = _fields(asked.get("text"), "text", ("format",)).get("format")
+    if form is not None and form != {"type": "text"}:
+        chat["response_format"] = _response_format(form)
+    if asked.get("stream"):
+        chat["stream_options"] = {"include_usage": True}
+    return chat
+
+
+def _messages(given: Any, instructions: Any) -> list[dict[str, str]]:
+    if isinstance(given, str):
+        given = [{"role": "user", "content": given}]
+    if not isinstance(given, list) or not given:
+        raise _refused("input", given, "a text or a list of messages")
+    # What a model thought in an earlier turn is not asked again: chat templates leave it out, too.
+    kept = [
+        (f"input[{place}]", item)
+        for place, item in enumerate(given)
+        if not (isinstance(item, Mapping) and item.get("type") == "reasoning")
+    ]
+    messages = [_message(item, where) for where, item in kept]
+    if instructions is None:
+        return messages
+    if not isinstance(instructions, str):
+        raise _refused("instructions", instructions, "a text")
+    if messages and messages[0]["role"] == "system":  # many chat templates take one system message
+        instructions = f"{instructions}\n\n{messages.pop(0)['content']}"
+    return [{"role": "system", "content": instructions}, *messages]
+
+
+def _message(item: Any, where: str) -> dict[str, str]:
+    if not isinstance(item, Mapping) or item.get("type", "message") != "message":
+        found = item.get("type") if isinstance(item, Mapping) else item
+        raise _refused(f"{where}.type", found, '"message"')
+    role = _ROLES.get(str(item.get("role")))
+    if role is None:
+        raise _refused(f"{where}.role", item.get("role"), ", ".join(_ROLES))
+    content = item.get("content")
+    if isinstance(content, str):
+        return {"role": role, "content": content}
+    if not isinstance(content, list):
+        raise _refused(f"{where}.content", content, "a text or a list of texts")
+    texts = []
+    for place, part in enumerate(content):
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if kind not in _TEXTS or not isinstance(part.get("text"), str):
+            raise _refused(f"{where}.content[{place}].type", kind, ", ".join(_TEXTS))
+        texts.append(part["text"])
+    return {"role": role, "content": "".join(texts)}
+
+
+def _fields(value: Any, name: str, allowed: tuple[str, ...]) -> Mapping[str, Any]:
+    """The fields of an object of which only some are carried."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise _refused(name, value, "an object")
+    for key in value:
+        if key not in allowed and value[key] is not None:
+            raise _refused(f"{name}.{key}", value[key], "nothing")
+    return value
+
+
+def _response_format(form: Any) -> dict[str, Any]:
+    kind = form.get("type") if isinstance(form, Mapping) else None
+    if kind == "json_object":
+        return {"type": "json_object"}
+    if kind == "json_schema":
+        return {"type": kind, "json_schema": {key: value for key, value in form.items() if key != "type"}}
+    raise _refused("text.format.type", kind, "text, json_object, json_schema")
+
+
+def _refused(name: str, found: object, allowed: str) -> SpecError:
+    return SpecError(f"{name}: found {json.dumps(found)[:100]}; allowed here: {allowed}")
+
+
+@dataclass
+class Answer:
+    """One answer of a chat as a response; ``asked`` is the request."""
+
+    asked: Mapping[str, Any]
+    id: str = ""
+    created: float = 0
+    model: str = ""
+    reasoning: list[str] = field(default_factory=list)
+    text: list[str] = field(default_factory=list)
+    finish_reason: str | None = None
+    usage: Usage | None = None
+
+    def take(self, document: Mapping[str, Any]) -> tuple[str, str]:
+        """Take a whole answer or the next event; return what it adds to the reasoning and to the text."""
+        if not self.id:
+            self.id = str(document.get("id") or "0").removeprefix("chatcmpl-")
+            self.created = document.get("created") or 0
+            self.model = str(document.get("model") or self.asked.get("model") or "")
+        if document.get("usage"):
+            self.usage = usage_of(document["usage"])
+        choices = document["choices"]
+        if not choices:
+            return "", ""
+        text, reasoning, _, _ = said_in(choices[0])
+        self.finish_reason = choices[0].get("finish_reason") or self.finish_reason
+        self.text.append(text)
+        self.reasoning.append(reasoning)
+        return reasoning, text
+
+    def document(self, *, ended: bool = True) -> dict[str, Any]:
+        """Return the response, as far as it has come."""
+        asked = self.asked
+        reason = _CUT_SHORT.get(self.finish_reason or "") if ended else None
+        return {
+            "id": f"resp_{self.id}",
+            "object": "response",
+            "created_at": self.created,
+            "status": "in_progress" if not ended else "incomplete" if reason else "completed",
+            "background": False,
+            "error": None,
+            "incomplete_details": {"reason": reason} if reason else None,
+            "instructions": asked.get("instructions"),
+            "max_output_tokens": asked.get("max_output_tokens"),
+            "metadata": asked.get("metadata") or {},
+            "model": self.model,
+            "output": self._output() if ended else [],
+            "parallel_tool_calls": True,
+            "previous_response_id": None,
+            "reasoning": {"effort": None, **(asked.get("reasoning") or {}), "summary": None},
+            "store": False,
+            "temperature": asked.get("temperature"),
+            "text": asked.get("text") or {"format": {"type": "text"}},
+            "tool_choice": asked.get("tool_choice") or "auto",
+            "tools": [],
+            "top_p": asked.get("top_p"),
+            "truncation": "disabled",
+            "usage": self._usage() if ended else None,
+            "user": asked.get("user"),
+        }
+
+    def item(self, kind: str, status: str, text: str | None) -> dict[str, Any]:
+        """Return an output item; without its content where ``text`` is None."""
+        content = [] if text is None else [part_of(kind, text)]
+        if kind == "reasoning":
+            return {"type": kind, "id": f"rs_{self.id}", "summary": [], "content": content, "status": status}
+        return {
+            "type": kind,
+            "id": f"msg_{self.id}",
+            "role": "assistant",
+            "content": content,
+            "status": status,
+        }
+
+    @property
+    def status(self) -> str:
+        """The status of the last item."""
+        return "incomplete" if self.finish_reason in _CUT_SHORT else "completed"
+
+    def _output(self) -> list[dict[str, Any]]:
+        thought, text = "".join(self.reasoning), "".join(self.text)
+        items = [self.item("reasoning", "completed" if text else self.status, thought)] if thought else []
+        return [*items, self.item("message", self.status, text)] if text or not thought else items
+
+    def _usage(self) -> dict[str, Any] | None:
+        used = self.usage
+        if used is None:
+            return None
+        sent, made = used.prompt_tokens or 0, used.completion_tokens or 0
+        return {
+            "input_tokens": sent,
+            "input_tokens_details": {"cached_tokens": used.cached_tokens or 0, "cache_write_tokens": 0},
+            "output_tokens": made,
+            "output_tokens_details": {"reasoning_tokens": used.reasoning_tokens or 0},
+            "total_tokens": sent + made,
+        }
+
+
+def part_of(kind: str, text: str) -> dict[str, Any]:
+    """Return the content part of an item."""
+    if kind == "reasoning":
+        return {"type": "reasoning_text", "text": text}
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def response_of(asked: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the response that a whole chat completion is."""
+    answer = Answer(asked)
+    answer.take(document)
+    return answer.document()
+
+
+class ResponseRelay(Relay):
+    """As `Relay`, with the events of a response in the place of the engine's own."""
+
+    def __init__(self, asked: Mapping[str, Any]) -> None:
+        """``asked``: the request for the response."""
+        super().__init__()
+        self._answer = Answer(asked)
+        self._number = 0
+        self._out: list[bytes] = []
+        self._items: list[str] = []  #: kinds of the items that have begun
+        self._ended = False
+
+    def feed(self, part: bytes) -> bytes:
+        """Return the events for the chat's events that ``part`` completes."""
+        super().feed(part)
+        return self._written()
+
+    def finish(self) -> bytes:
+        """Return the events that end the response; none where it was cut."""
+        super().finish()
+        if self.is_answer and not self._ended:
+            self._ended = True
+            self._begin()
+            if not self._items:
+                self._begin_item("message")
+            self._end_item()
+            response = self._answer.document()
+            self._say(f"response.{response['status']}", response=response)
+        return self._written()
+
+    def failure(self, problem: Problem) -> bytes:
+        """Return the event that ends a broken stream; clients of OpenAI raise it as an error."""
+        told = json.loads(problem.body())["error"]
+        self._say("error", **told | {"type": "error"}, error=told)
+        return self._written()
+
+    def _take(self, document: dict[str, Any]) -> None:
+        super()._take(document)
+        thought, text = self._answer.take(document)
+        self._begin()
+        for kind, delta in (("reasoning", thought), ("message", text)):
+            if not delta:
+                continue
+            if self._items[-1:] != [kind]:
+                self._end_item()
+                self._begin_item(kind)
+            self._say(f"response.{_EVENT[kind]}.delta", **self._place(), **_logprobs(kind), delta=delta)
+
+    def _begin(self) -> None:
+        if self._number:
+            return
+        for name in ("created", "in_progress"):
+            self._say(f"response.{name}", response=self._answer.document(ended=False))
+
+    def _begin_item(self, kind: str) -> None:
+        self._items.append(kind)
+        place = self._place()
+        item = self._answer.item(kind, "in_progress", None)
+        self._say("response.output_item.added", output_index=place["output_index"], item=item)
+        self._say("response.content_part.added", **place, part=part_of(kind, ""))
+
+    def _end_item(self) -> None:
+        if not self._items:
+            return
+        kind, place = self._items[-1], self._place()
+        text = "".join(self._answer.reasoning if kind == "reasoning" else self._answer.text)
+        status = self._answer.status if self._ended else "completed"
+        self._say(f"response.{_EVENT[kind]}.done", **place, **_logprobs(kind), text=text)
+        self._say("response.content_part.done", **place, part=part_of(kind, text))
+        item = self._answer.item(kind, status, text)
+        self._say("response.output_item.done", output_index=place["output_index"], item=item)
+
+    def _place(self) -> dict[str, Any]:
+        kind = self._items[-1]
+        return {
+            "item_id": self._answer.item(kind, "", None)["id"],
+            "output_index": len(self._items) - 1,
+            "content_index": 0,
+        }
+
+    def _say(self, kind: str, **fields: Any) -> None:
+        document = {"type": kind, "sequence_number": self._number, **fields}
+        self._number += 1
+        data = json.dumps(document, ensure_ascii=False)
+        self._out.append(f"event: {kind}\ndata: {data}\n\n".encode())
+
+    def _written(self) -> bytes:
+        written = b"".join(self._out)
+        self._out.clear()
+        return written
+
+
+_EVENT = {"reasoning": "reasoning_text", "message": "output_text"}
+
+
+def _logprobs(kind: str) -> dict[str, Any]:
+    return {"logprobs": []} if kind == "message" else {}
