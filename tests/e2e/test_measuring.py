@@ -174,7 +174,7 @@ class TestThreeEngines:
     def test_cost(self, peagle: Run, folder: Path, benched: Results) -> None:
         result = peagle("cost", folder / "bench.jsonl", "--usd-per-hour", "3.6", "--otps", "1000")
         rows = json.loads(result.stdout)["rows"]
-        kept = [point for point in benched.points if point.client.trusted]
+        kept = [point for point in benched.points if not point.client.bottleneck]
         assert len(rows) == len(kept)
         for row, point in zip(rows, kept, strict=True):
             assert row["usd_per_million"] == pytest.approx(1000 / point.otps)

@@ -47,7 +47,7 @@ def _results_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def verify(
     prompts: Path, fault: str, *options: str, baseline_fault: str = ""
 ) -> tuple[int, dict[str, Any], str]:
-    with serving(baseline_fault) as (baseline, _), serving(fault) as (candidate, _):
+    with serving(baseline_fault) as (baseline, _), serving(fault, seed=1) as (candidate, _):
         words = ("--workload", str(prompts), "--quick", "--max-tokens", "32", "--format", "json", *options)
         done = run("verify", candidate, "--baseline", baseline, *words)
     document = json.loads(done.stdout) if done.stdout.strip() else {}
@@ -105,7 +105,7 @@ def test_tool_calls_are_not_applicable_where_neither_side_has_a_tool_parser(
     prompts: Path, tmp_path: Path
 ) -> None:
     """As with the small stand-in weights: the rest decides, and the refusal is printed once."""
-    with serving("no tools") as (baseline, _), serving("no tools") as (candidate, _):
+    with serving("no tools") as (baseline, _), serving("no tools", seed=1) as (candidate, _):
         words = ["--workload", str(prompts), "--quick", "--max-tokens", "32"]
         done = run("verify", candidate, "--baseline", baseline, *words)
     assert done.exit_code == 0, done.stderr
@@ -139,7 +139,7 @@ def test_nothing_applicable_is_never_a_pass(prompts: Path) -> None:
 
 
 def test_what_the_baseline_alone_cannot_do_is_undecided_and_never_a_pass(prompts: Path) -> None:
-    with serving("no tools") as (baseline, _), serving() as (candidate, _):
+    with serving("no tools") as (baseline, _), serving(seed=1) as (candidate, _):
         words = ["--workload", str(prompts), "--prompts", "4", "--quick"]
         words += ["--checks", "tool-calls,json-schema"]
         done = run("verify", candidate, "--baseline", baseline, *words)

@@ -180,9 +180,9 @@ def test_a_parameter_that_the_baseline_does_not_keep_either_is_undecided() -> No
 
 @pytest.mark.parametrize(("fault", "found"), [("speculates", False), ("residual", True)])
 def test_an_engine_that_takes_the_target_for_the_residual(fault: str, found: bool) -> None:
-    """As a whole engine: the best token's share had Z = 1.24 over 16,190 tokens, the places Z = 9.0."""
-    with serving() as (plain, _), serving(fault) as (fast, _):
-        lab = Lab(UrlEngine(plain), UrlEngine(fast), Options(max_tokens=64, contexts=12, repeats=96))
+    """As a whole engine: the best token's share had Z = 1.24 over 16,190 tokens, places 6.2 to 8.6."""
+    with serving() as (plain, _), serving(fault, seed=1) as (fast, _):
+        lab = Lab(UrlEngine(plain), UrlEngine(fast), Options(max_tokens=64, contexts=12, repeats=192))
         texts = ["alpha 0 ahpla", "beta 1 ateb", "gamma 2 ammag", "delta 3 atled", "eta 4 ate", "mu 5 um"]
         prompts = lab.prompts([(text, {"prompt": text}) for text in texts * 2])
         repeated = probe_places(lab, probe_greedy(lab, prompts))

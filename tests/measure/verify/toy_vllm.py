@@ -10,6 +10,9 @@ seeds`, `leaks` (stop strings stay), `loses chunks`, `logprobs` (reported too hi
 second and the third best sample), `residual` (speculates, and takes the target's distribution for the
 residual), `speculates` (and does it right), `loses some seeds` (5%), `ignores top_p` and so on; `no min_p`
 (refused as vLLM 0.32 does with speculation), `refuses top_p`.
+
+What it samples without a seed depends on its own seed and on how often it was asked the same: threads change
+nothing. Two engines that stand for two samplers get two seeds.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import json
 import math
 import random
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
@@ -55,8 +59,11 @@ def shares(row: tuple[float, ...], heat: float) -> tuple[float, ...]:
 
 
 class Engine:
-    def __init__(self, fault: str = "") -> None:
+    def __init__(self, fault: str = "", seed: int = 0) -> None:
         self.fault = fault
+        self.seed = seed
+        self.same: Counter[str] = Counter()
+        self.lock = threading.Lock()
         self.asked = 0
         self.seeded = 0
         self.dead = False
@@ -129,7 +136,7 @@ class Engine:
         self.seeded += seed is not None
         some = self.fault == "loses some seeds" and self.seeded % 20 == 10
         lost = some or self.fault == "forgets seeds"
-        rng = random.Random(None if seed is None or lost else seed)
+        rng = self.unseeded(body) if seed is None or lost else random.Random(seed)
         ids: list[int] = []
         reason, stop_reason, text = "length", None, ""
         for _ in range(min(body["max_tokens"], room)):
@@ -158,6 +165,12 @@ class Engine:
         whole: dict[str, Any] = {"choices": [choice], "usage": {"completion_tokens": len(ids)}}
         (choice if "prompt" in body else whole)["prompt_token_ids"] = prompt  # as vLLM's two APIs do
         return whole
+
+    def unseeded(self, body: Mapping[str, Any]) -> random.Random:
+        asked = json.dumps(body, sort_keys=True)
+        with self.lock:
+            self.same[asked] += 1
+            return random.Random(f"{self.seed} {self.same[asked]} {asked}")
 
     def demanded(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
         schema = body.get("response_format")
@@ -220,9 +233,9 @@ class Engine:
 
 
 @contextmanager
-def serving(fault: str = "") -> Iterator[tuple[str, Engine]]:
+def serving(fault: str = "", seed: int = 0) -> Iterator[tuple[str, Engine]]:
     """The URL of a toy engine, and the engine."""
-    engine = Engine(fault)
+    engine = Engine(fault, seed)
 
     class Handler(BaseHTTPRequestHandler):
         wbufsize = -1  # one packet an answer
