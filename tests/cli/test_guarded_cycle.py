@@ -43,3 +43,17 @@ def test_a_guarded_endpoint_is_kept_paused_resumed_and_forgotten(
         peagle("delete", "*", "--yes", "--format", "quiet")
         removed = peagle("guard", "uninstall", "--yes", "--format", "quiet")
     assert removed.exit_code == 0, removed.stderr
+
+
+def test_tune_offers_the_guard_as_deploy_does(peagle: Run, spec: Callable[..., str]) -> None:
+    path = spec("demo", SCRIPT_INVOKE="chat", SCRIPT_CHUNK_DELAY="0.01", SCRIPT_CHUNKS="6")
+    size = ("--requests", "4", "--max-tokens", "8", "--concurrency", "1", "--max-k", "2")
+    try:
+        tuned = peagle("tune", path, *size, "--by", "deployments", "--yes", "--no-write", "--out", "r.jsonl")
+        assert tuned.exit_code == 0, tuned.stderr
+        assert "note: no guard is installed; installing it" in tuned.stderr
+        assert peagle("guard", "status").exit_code == 0
+        assert peagle("list", "--format", "quiet").stdout == ""
+    finally:
+        removed = peagle("guard", "uninstall", "--yes", "--format", "quiet")
+    assert removed.exit_code == 0, removed.stderr

@@ -88,14 +88,14 @@ def test_the_cost_is_told_with_a_bound() -> None:
     assert (found.deployments, found.windows, found.most_usd) == (4, 4, 320.0)
     assert found.usd is not None
     assert 20 * found.minutes / 60 == pytest.approx(found.usd, abs=0.01)
-    assert "4 deployments, 4 windows" in found.words()
+    assert "4 deployments, at most 4 windows" in found.words()
     assert "never more than 320.00 USD" in found.words()
 
 
 def test_arms_on_one_endpoint_are_one_deployment_and_each_has_its_windows() -> None:
     found: Any = price(components=8)
     assert (found.deployments, found.windows, found.most_usd) == (1, 8 * 4 * 2, 80.0)
-    assert found.words().startswith("1 deployment, 64 windows")
+    assert found.words().startswith("1 deployment, at most 64 windows")
 
 
 def test_a_sweep_has_every_k_in_each_round() -> None:
@@ -105,7 +105,7 @@ def test_a_sweep_has_every_k_in_each_round() -> None:
 
 
 def test_an_unknown_price_is_no_zero() -> None:
-    assert "nobody can say" in str(price(usd_per_hour=None).words())  # type: ignore[attr-defined]
+    assert "cost unknown: no price is known" in str(price(usd_per_hour=None).words())  # type: ignore[attr-defined]
     assert "nothing is billed" in str(price(usd_per_hour=0.0, local=True).words())  # type: ignore[attr-defined]
 
 

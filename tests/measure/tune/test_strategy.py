@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from peagle_sm.measure.tune.outcome import conclude
+from peagle_sm.measure.tune.price import windows_of
 from peagle_sm.measure.tune.reading import Reading
 from peagle_sm.measure.tune.side import Side
 from peagle_sm.measure.tune.strategy import by_deployments, every_k, in_one_engine, side_by_side
@@ -90,3 +95,64 @@ def test_arms_that_are_all_up_take_turns() -> None:
     assert [(one.k, one.block) for one in found["p-eagle"]] == [(3, 0), (7, 0), (7, 1), (3, 1)]
     assert [one.block for one in found["none"]] == [0, 1]
     assert len(told) == 2
+
+
+@dataclass
+class Noisy:
+    """A side whose readings are drawn anew each time: every K may stay in question."""
+
+    rng: random.Random
+    read_so_far: int = 0
+
+    def read(self, k: int, concurrency: int, block: int) -> Reading:
+        self.read_so_far += 1
+        step = self.rng.uniform(4.0, 8.0)
+        return reading(k, step_ms=step, concurrency=concurrency, block=block, first=self.rng.uniform(0.2, 0.9))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    modes=st.integers(1, 2),
+    concurrencies=st.lists(st.integers(1, 16), min_size=1, max_size=2, unique=True),
+    max_k=st.integers(2, 12),
+    runtime=st.booleans(),
+    rounds=st.integers(2, 6),
+    most=st.integers(2, 6),
+    local=st.booleans(),
+    sweep=st.integers(0, 2),
+)
+def test_no_tuning_measures_more_windows_than_it_says(
+    seed: int,
+    modes: int,
+    concurrencies: list[int],
+    max_k: int,
+    runtime: bool,
+    rounds: int,
+    most: int,
+    local: bool,
+    sweep: int,
+) -> None:
+    side = Noisy(random.Random(seed))
+
+    @contextmanager
+    def bring(k: int) -> Iterator[Side]:
+        yield side
+
+    for _ in range(modes):
+        if runtime:
+            in_one_engine(side, side, concurrencies, max_k, silent, rounds=rounds)
+            every_k(side, concurrencies, max_k, sweep, silent)
+        else:
+            by_deployments(bring, side, concurrencies, max_k, silent, most=most, beside=local)
+    bound = windows_of(
+        modes=modes,
+        max_k=max_k,
+        runtime=runtime,
+        most_deployments=most,
+        rounds=rounds,
+        local=local,
+        sweep_rounds=sweep,
+    )
+    assert side.read_so_far <= bound.most * len(concurrencies)
+    assert bound.usual <= bound.most

@@ -31,7 +31,7 @@ def render_before(job: Job, cost: Estimate, price_source: str) -> str:
         ("concurrency", ", ".join(map(str, settings.concurrencies))),
         ("how", how),
         ("workload", f"{job.workload.name}: {len(job.workload.items)} prompts"),
-        ("at most", cost.words()),
+        ("takes", cost.words()),
         ("price", price_source),
     ]
     return render_fields(lines)

@@ -92,10 +92,12 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
     dry_run, yes = options["dry_run"], options["yes"]
     from peagle_sm.cli.commands.plan import refuse_if_needed
     from peagle_sm.cli.connect import open_session
+    from peagle_sm.cli.guard_offer import with_guard
     from peagle_sm.cli.progress import follower
     from peagle_sm.cli.signals import termination_is_ctrl_c
     from peagle_sm.cli.tune_text import done_data, render_before, render_done
     from peagle_sm.measure.tune import job as tuning
+    from peagle_sm.service.guarding import require_guard
 
     spec = read_spec(spec_path)
     session = open_session(state, spec.placement.region)
@@ -116,6 +118,8 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
         raise Declined("Not confirmed: nothing was tuned.", next_step="Run it again, or give --yes.")
     every_s = 5.0 if state.format == "json" else 0.5
     with termination_is_ctrl_c(), follower(state) as follow:
+        if not options["unguarded"]:
+            with_guard(state, session, follow, yes, lambda: require_guard(session))
         done = tuning.run(job, session, progress=follow, write=options["write"], host=host, every_s=every_s)
     emit(
         state,

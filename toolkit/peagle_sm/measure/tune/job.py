@@ -114,7 +114,7 @@ def plans_of(job: Job, session: Session) -> dict[str, Plan]:
 
 
 def price_of(job: Job, plans: dict[str, Plan], session: Session) -> Estimate:
-    """What the tuning will take and cost, at most."""
+    """What the tuning takes and costs."""
     settings = job.settings
     prices = [plan.usd_per_hour for plan in plans.values()]
     known = [price for price in prices if price is not None]

@@ -14,7 +14,10 @@ SLOW_STEP_S = 0.02
 
 @dataclass(frozen=True)
 class Estimate:
-    """``usd`` and ``most_usd`` are None where no price is known; ``most_usd`` is what the lifetimes allow."""
+    """``usd`` and ``most_usd`` are None where no price is known; ``most_usd`` is what the lifetimes allow.
+
+    ``windows`` is never exceeded. ``minutes`` and ``usd`` are of as many as there usually are.
+    """
 
     deployments: int
     windows: int
@@ -27,9 +30,9 @@ class Estimate:
         """One sentence."""
         plural = "" if self.deployments == 1 else "s"
         minutes = max(1.0, self.minutes)
-        what = f"{self.deployments} deployment{plural}, {self.windows} windows, about {minutes:.0f} min"
+        what = f"{self.deployments} deployment{plural}, at most {self.windows} windows, about {minutes:.0f} min"
         if self.usd is None:
-            return f"{what}; no price is known, so nobody can say what it costs"
+            return f"{what}; cost unknown: no price is known"
         if self.usd == 0:
             return f"{what}; nothing is billed"
         return f"{what}: about {self.usd:.2f} USD, and never more than {self.most_usd:.2f} USD"
@@ -58,7 +61,7 @@ def estimate(
     measured in every round.
     """
     startup = STARTUP_MINUTES_LOCAL if local else STARTUP_MINUTES_AWS
-    windows = most_windows(
+    windows = windows_of(
         modes=modes,
         max_k=max_k,
         runtime=runtime,
@@ -76,14 +79,22 @@ def estimate(
     else:
         deployments = starts = 1 + modes * most_deployments
         at_once = 2
-    seconds = sum(windows * (max(requests, 3 * c) + c) * max_tokens * SLOW_STEP_S / c for c in concurrencies)
+    seconds = sum(windows.usual * (max(requests, 3 * c) + c) * max_tokens * SLOW_STEP_S / c for c in concurrencies)
     minutes = starts * startup + seconds / 60
     usd = None if usd_per_hour is None else round(at_once * usd_per_hour * minutes / 60, 2)
     most = None if usd_per_hour is None else round(deployments * usd_per_hour * max_lifetime_hours, 2)
-    return Estimate(deployments, windows * len(concurrencies), minutes, usd_per_hour, usd, most)
+    return Estimate(deployments, windows.most * len(concurrencies), minutes, usd_per_hour, usd, most)
 
 
-def most_windows(
+@dataclass(frozen=True)
+class Windows:
+    """How many windows a tuning measures at each concurrency: as a rule, and at most."""
+
+    usual: int
+    most: int
+
+
+def windows_of(
     *,
     modes: int,
     max_k: int,
@@ -93,16 +104,19 @@ def most_windows(
     local: bool,
     sweep_rounds: int = 0,
     components: int = 0,
-) -> int:
-    """About how many windows a tuning measures at each concurrency, at most."""
+) -> Windows:
+    """How many windows a tuning measures at each concurrency."""
     if components:
-        return components * rounds
+        return Windows(components * rounds, components * rounds)
     if runtime:
-        # In later rounds about half of the K are still in question; a sweep has them all.
-        return modes * ((max_k + 1) + (rounds - 1) * (max_k // 2 + 1) + sweep_rounds * max_k)
-    most = min(most_deployments, max_k)
-    again = modes * (most - 1) if local else 0  # of the baseline, beside each but the first
-    return 1 + modes * most + again
+        first, sweep = max_k + 1, sweep_rounds * max_k  # every K, and the baseline
+        later = max_k // 2 + 1  # about half of the K are still in question
+        return Windows(
+            usual=modes * (first + (rounds - 1) * later + sweep), most=modes * (rounds * first + sweep)
+        )
+    ks = min(most_deployments, max_k)
+    baselines = ks if local else 1  # locally one beside each K
+    return Windows(modes * (ks + baselines), modes * (ks + baselines))
 
 
 @dataclass

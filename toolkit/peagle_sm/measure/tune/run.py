@@ -21,7 +21,7 @@ from peagle_sm.measure.tune.host import Host
 from peagle_sm.measure.tune.levels import level
 from peagle_sm.measure.tune.outcome import ModeResult, conclude, fit_records
 from peagle_sm.measure.tune.pace import Pace
-from peagle_sm.measure.tune.price import Bill, most_windows
+from peagle_sm.measure.tune.price import Bill, windows_of
 from peagle_sm.measure.tune.reading import Reading
 from peagle_sm.measure.tune.resumed import Measured, Resumed
 from peagle_sm.measure.tune.side import EndpointSide, Side, WindowSize, demand_prompts
@@ -90,7 +90,7 @@ class Tuning:
             LoadStopped, ServiceFault: an endpoint stopped answering; what was measured is in the sink.
         """
         demand_prompts(self.items)
-        self._pace = Pace(self.progress, self._most_windows(), every_s=self.every_s, monotonic=self.monotonic)
+        self._pace = Pace(self.progress, self._usual_windows(), every_s=self.every_s, monotonic=self.monotonic)
         began = self.monotonic()
         with ExitStack() as stack:
             if self.host is not None:
@@ -107,9 +107,9 @@ class Tuning:
         minutes = (self.monotonic() - began) / 60
         return Tuned(tuple(results), agreements, self._bill.total, minutes, tuple(self._untrusted))
 
-    def _most_windows(self) -> int:
+    def _usual_windows(self) -> int:
         settings = self.settings
-        each = most_windows(
+        each = windows_of(
             modes=len(settings.modes),
             max_k=settings.max_k,
             runtime=settings.runtime,
@@ -119,7 +119,7 @@ class Tuning:
             sweep_rounds=settings.sweep_rounds,
             components=len(self.host.components) if self.host is not None else 0,
         )
-        return each * len(settings.concurrencies)
+        return each.usual * len(settings.concurrencies)
 
     def _in_engines(self, stack: ExitStack) -> list[ModeResult]:
         settings = self.settings
