@@ -189,3 +189,13 @@ def test_two_demands_are_one_too_many(compared: Path) -> None:
 def test_no_load_meets_the_objective(compared: Path) -> None:
     done = run("cost", compared, "--otps", "10", "--ttft-ms", "1")
     assert "No measured load serves 10.0 tokens/s" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["report", "cost"])
+def test_a_folder_is_refused_with_the_files_in_it(compared: Path, command: str) -> None:
+    done = run(command, compared.parent)
+    assert done.exit_code == 2
+    assert f"is a folder. Name the files in it: {compared}" in done.stderr
+    empty = compared.parent / "empty"
+    empty.mkdir()
+    assert "It holds no results file (*.jsonl)." in run(command, empty).stderr

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.cli.request_body import Question, parameters, question
+from peagle_sm.cli.request_body import Question, body_hint, parameters, question
 from peagle_sm.core.errors import SpecError
+from tests.cli.running import run
 
 MESSAGES = [{"role": "user", "content": "hello"}]
 
@@ -117,3 +118,34 @@ def test_stdin_that_is_not_utf8_is_refused_in_every_locale(arguments: list[str],
     assert ended.returncode == 2
     assert b"stdin, line 2: found byte 0xe9, which is not UTF-8; allowed: UTF-8 text." in ended.stderr
     assert b"Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("demo", '{"prompt": "x"}'), "--body FILE sends a JSON request body, --body - reads it from stdin"),
+        (('{"prompt": "x"}',), "--body FILE sends a JSON request body, --body - reads it from stdin"),
+        (("demo", "def f(n):"), "-p TEXT sends a prompt"),
+    ],
+)
+def test_a_question_without_its_option_gets_that_option(words: tuple[str, ...], said: str) -> None:
+    result = run("invoke", *words, "--local", stdin="ignored")
+    assert result.exit_code == 2
+    assert f"Unexpected argument {words[-1]!r}: {said}." in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("prompt", "hinted"),
+    [
+        ('{"prompt": "x"}', True),
+        (json.dumps({"messages": MESSAGES}), True),
+        ('{"name": "a function"}', False),
+        ("{", False),
+        ("def f(n):", False),
+    ],
+)
+def test_a_prompt_that_looks_like_a_body_is_pointed_out(prompt: str, hinted: bool) -> None:
+    hint = body_hint(Question(prompt=prompt))
+    assert (hint is not None) == hinted
+    assert hint is None or "sent as plain text; --body FILE" in hint
+    assert body_hint(Question(body={"prompt": "x"})) is None

@@ -107,7 +107,9 @@ class Noisy:
     def read(self, k: int, concurrency: int, block: int) -> Reading:
         self.read_so_far += 1
         step = self.rng.uniform(4.0, 8.0)
-        return reading(k, step_ms=step, concurrency=concurrency, block=block, first=self.rng.uniform(0.2, 0.9))
+        return reading(
+            k, step_ms=step, concurrency=concurrency, block=block, first=self.rng.uniform(0.2, 0.9)
+        )
 
 
 @settings(max_examples=60, deadline=None)

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session import LocalTarget, Session
 from peagle_sm.cli.verify_text import conclusion, render_checks
 from peagle_sm.core.errors import StreamError
 from peagle_sm.measure.records import CheckRecord
 from peagle_sm.measure.verify import figures
 from peagle_sm.measure.verify.answers import join_stream, parse_answer, parse_scores
-from peagle_sm.measure.verify.engines import EndpointEngine, read_events
+from peagle_sm.measure.verify.engines import EndpointEngine, UrlEngine, read_events
 from peagle_sm.measure.verify.verdict import Verdict, percent
 
 
@@ -164,3 +164,9 @@ def test_the_page_in_the_terminal() -> None:
     assert conclusion(records) == "The answers are not the target's own: sampled failed."
     assert "could not be decided: tool-calls" in conclusion([records[0], records[2]])
     assert "as far as this check can see" in conclusion(records[:1])
+
+
+def test_the_log_of_an_engine_is_named_with_its_place() -> None:
+    local = Session(Runtime(), "us-east-1", LocalTarget("http://127.0.0.1:7070"))
+    assert EndpointEngine(local, "demo").log_hint.endswith("peagle-sm logs demo --local-port 7070")
+    assert "peagle-sm" not in UrlEngine("http://127.0.0.1:8000").log_hint

@@ -43,6 +43,19 @@ def _write_option_sections(
 class Command(click.Command):
     """A command whose help page lists the global options apart from its own."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse; a command without a confirmation prompt names that as the reason for having no --yes."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name in ("--yes", "-y"):
+                raise click.UsageError(
+                    f"{ctx.command_path} has no {error.option_name}: it never asks for confirmation."
+                    " Leave it out.",
+                    ctx,
+                ) from error
+            raise
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the command's own options, then the global ones."""
         _write_option_sections(self, ctx, formatter)

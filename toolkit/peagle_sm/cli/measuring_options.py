@@ -20,6 +20,26 @@ else:
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 
+
+class _ResultsFile(click.Path):
+    """A results file; a folder is refused with the files in it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(value)
+        if path.is_dir():
+            inside = sorted(str(each) for each in path.glob("*.jsonl"))
+            hint = (
+                f"Name the files in it: {' '.join(inside[:3])}{' …' if len(inside) > 3 else ''}"
+                if inside
+                else "It holds no results file (*.jsonl)."
+            )
+            self.fail(f"{str(path)!r} is a folder. {hint}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+RESULTS_FILE = _ResultsFile(path_type=Path)
+
+
 workload_option = click.option(
     "--workload",
     "-w",

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
+
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.utf8 import encoded_utf8, utf8_text
 
@@ -58,6 +60,36 @@ def parameters(asked: Question, max_tokens: int | None, temperature: float | Non
     limit = MAX_TOKENS if max_tokens is None and asked.body is None else max_tokens
     given = {"max_tokens": limit, "temperature": temperature}
     return {name: value for name, value in given.items() if value is not None}
+
+
+BODY_HINT = "--body FILE sends a JSON request body, --body - reads it from stdin"
+
+
+def refuse_loose_words(name: str, extra: list[str]) -> None:
+    """Refuse a question that was typed without its option.
+
+    Raises:
+        UsageError: there are words besides the endpoint's name, or a JSON body in its place.
+    """
+    loose = extra if not name.startswith(("{", "[")) else [name]
+    if not loose:
+        return
+    first = loose[0] if len(loose[0]) <= 60 else loose[0][:59] + "…"
+    remedy = BODY_HINT if first.startswith(("{", "[")) else "-p TEXT sends a prompt"
+    raise click.UsageError(
+        f"Unexpected argument {first!r}: {remedy}.", click.get_current_context(silent=True)
+    )
+
+
+def body_hint(asked: Question) -> str | None:
+    """What to say of a prompt that looks like a request body: it is sent as text."""
+    try:
+        value = json.loads(asked.prompt or "")
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, dict) and value.keys() & {"prompt", "messages"}:
+        return f"note: the prompt looks like a JSON request body, and is sent as plain text; {BODY_HINT}"
+    return None
 
 
 def stdin_text() -> str:

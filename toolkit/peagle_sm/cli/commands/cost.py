@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from peagle_sm.cli.lazy import Command
+from peagle_sm.cli.measuring_options import RESULTS_FILE
 from peagle_sm.cli.options import global_options
 from peagle_sm.cli.output import emit, note
 from peagle_sm.cli.state import State
@@ -19,9 +20,7 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 
 
 @click.command(cls=Command)
-@click.argument(
-    "files", metavar="FILE…", nargs=-1, required=True, type=click.Path(path_type=Path, dir_okay=False)
-)
+@click.argument("files", metavar="FILE…", nargs=-1, required=True, type=RESULTS_FILE)
 @click.option("--otps", type=_POSITIVE, help="Size a fleet for so many output tokens a second.")
 @click.option(
     "--requests-per-s", type=_POSITIVE, help="Size a fleet for so many requests like the measured ones."

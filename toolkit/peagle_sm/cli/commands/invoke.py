@@ -11,7 +11,15 @@ from peagle_sm.cli.endpoint_name import endpoint_argument
 from peagle_sm.cli.lazy import Command
 from peagle_sm.cli.options import global_options
 from peagle_sm.cli.output import note, to_json
-from peagle_sm.cli.request_body import MAX_TOKENS, Question, parameters, question, stdin_text
+from peagle_sm.cli.request_body import (
+    MAX_TOKENS,
+    Question,
+    body_hint,
+    parameters,
+    question,
+    refuse_loose_words,
+    stdin_text,
+)
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
@@ -21,7 +29,7 @@ if TYPE_CHECKING:
 _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, context_settings={"allow_extra_args": True})
 @endpoint_argument
 @click.option("--prompt", "-p", help="The text to go on from; - reads it from stdin.")
 @click.option("--messages", type=_FILE, help="JSON file with chat messages.")
@@ -54,9 +62,10 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 )
 @click.option("--no-stream", is_flag=True, help="Ask for the whole answer in one piece.")
 @global_options
-@click.pass_obj
+@click.pass_context
 def invoke(
-    state: State,
+    ctx: click.Context,
+    /,
     name: str,
     prompt: str | None,
     messages: Path | None,
@@ -77,6 +86,8 @@ def invoke(
     from peagle_sm.cli.connect import open_session
     from peagle_sm.service import connect
 
+    refuse_loose_words(name, ctx.args)
+    state = ctx.ensure_object(State)
     piped = None
     if prompt == "-":  # as --messages - and --body - do; here text stays text
         prompt = stdin_text() or None
@@ -84,6 +95,8 @@ def invoke(
         piped = stdin_text()
     asked = question(prompt, messages, body, piped)
     params = parameters(asked, max_tokens, temperature)
+    if hint := body_hint(asked):
+        note(state, hint)
     endpoint = connect(name, session=open_session(state))
     arguments = {**_arguments(asked, params), "component": component}
     if no_stream:

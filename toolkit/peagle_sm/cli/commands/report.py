@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from peagle_sm.cli.lazy import Command
+from peagle_sm.cli.measuring_options import RESULTS_FILE
 from peagle_sm.cli.options import global_options
 from peagle_sm.cli.output import emit, note
 from peagle_sm.cli.state import State
@@ -15,7 +16,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command(cls=Command)
-@click.argument("files", metavar="FILE…", nargs=-1, required=True, type=_FILE)
+@click.argument("files", metavar="FILE…", nargs=-1, required=True, type=RESULTS_FILE)
 @click.option("--html", "page", type=_FILE, help="Write the page here: one file, with its data inside.")
 @click.option("--markdown", is_flag=True, help="Print Markdown for a pull request in place of the summary.")
 @click.option("--title", help="What the report is called.  [default: P-EAGLE report]")

@@ -30,7 +30,9 @@ class Estimate:
         """One sentence."""
         plural = "" if self.deployments == 1 else "s"
         minutes = max(1.0, self.minutes)
-        what = f"{self.deployments} deployment{plural}, at most {self.windows} windows, about {minutes:.0f} min"
+        what = (
+            f"{self.deployments} deployment{plural}, at most {self.windows} windows, about {minutes:.0f} min"
+        )
         if self.usd is None:
             return f"{what}; cost unknown: no price is known"
         if self.usd == 0:
@@ -79,7 +81,9 @@ def estimate(
     else:
         deployments = starts = 1 + modes * most_deployments
         at_once = 2
-    seconds = sum(windows.usual * (max(requests, 3 * c) + c) * max_tokens * SLOW_STEP_S / c for c in concurrencies)
+    seconds = sum(
+        windows.usual * (max(requests, 3 * c) + c) * max_tokens * SLOW_STEP_S / c for c in concurrencies
+    )
     minutes = starts * startup + seconds / 60
     usd = None if usd_per_hour is None else round(at_once * usd_per_hour * minutes / 60, 2)
     most = None if usd_per_hour is None else round(deployments * usd_per_hour * max_lifetime_hours, 2)

@@ -90,7 +90,9 @@ class Tuning:
             LoadStopped, ServiceFault: an endpoint stopped answering; what was measured is in the sink.
         """
         demand_prompts(self.items)
-        self._pace = Pace(self.progress, self._usual_windows(), every_s=self.every_s, monotonic=self.monotonic)
+        self._pace = Pace(
+            self.progress, self._usual_windows(), every_s=self.every_s, monotonic=self.monotonic
+        )
         began = self.monotonic()
         with ExitStack() as stack:
             if self.host is not None:

@@ -28,6 +28,10 @@ class Engine(Protocol):
 
     name: str
 
+    @property
+    def log_hint(self) -> str:
+        """How to read what this engine wrote."""
+
     def ask(self, body: Body) -> Mapping[str, Any]:
         """Return the whole answer, as the engine's JSON.
 
@@ -49,6 +53,11 @@ class EndpointEngine:
         self._component = component
         self._endpoint: Endpoint = connect(name, session=session)
         self._sender = Sender(session, name)
+
+    @property
+    def log_hint(self) -> str:
+        """The command that reaches this endpoint's log."""
+        return f"read what its engine wrote: peagle-sm logs {self.name}{self._session.command_flags()}"
 
     def ask(self, body: Body) -> Mapping[str, Any]:
         """See `Engine`."""
@@ -74,6 +83,11 @@ class UrlEngine:
         root = url.rstrip("/").removesuffix("/invocations").removesuffix("/v1")
         self._url = f"{root}/invocations"
         self._opener = opener_for(root)
+
+    @property
+    def log_hint(self) -> str:
+        """A bare server keeps its own log."""
+        return "read what the server at that URL wrote"
 
     def ask(self, body: Body) -> Mapping[str, Any]:
         """See `Engine`."""

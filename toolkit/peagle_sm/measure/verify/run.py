@@ -79,7 +79,7 @@ def _demand_alive(lab: Lab, name: str, prompt: Prompt, first: PeagleError) -> No
     except SideFailed as failed:
         raise ServiceFault(
             f"{lab.candidate.name} stopped answering during the check {name!r}: {first}",
-            next_step=f"read what its engine wrote: peagle-sm logs {lab.candidate.name}",
+            next_step=lab.candidate.log_hint,
             details={"check": name, "after": str(failed.error)},
         ) from failed
 
