@@ -37,12 +37,7 @@ def test_the_matrix(case: Case, place: Place, root: Path) -> None:
         assert cell.outcome == told[cell.number][1][cell.kind], cell
 
 
-# Open defect: update-off-on with the guard's register denied (GetItem at calls 35, 56 and 71, UpdateItem at
-# 72): the next run leaves the marks of the pause.
-KNOWN_WRONG = 4
-
-
-def test_the_page_has_no_cell_that_is_wrong_but_the_known_ones(root: Path) -> None:
+def test_the_page_has_no_cell_that_is_wrong(root: Path) -> None:
     text = (root / PAGE).read_text(encoding="utf-8")
-    assert f", {KNOWN_WRONG} not as they must be;" in text
+    assert ", 0 not as they must be;" in text
     assert set(read_page(text)) == {case.name for case in CASES}

@@ -167,6 +167,24 @@ def test_who_may_not_use_the_register_pauses_and_resumes_all_the_same(aws: FakeA
     assert "UpdateItem" in told[0] or "GetItem" in told[0]
 
 
+def test_an_update_that_is_done_ends_the_pause_that_the_register_still_has(
+    aws: FakeAws, pacing: Pacing
+) -> None:
+    """The caller lost the permission between the pause and the end of the first update."""
+    session = session_of(aws)
+    deploy(make_spec(), session=session, pacing=pacing)
+    items = ("GetItem", "UpdateItem")
+    aws.before = lambda _, number, operation: (
+        denied(operation) if operation in items and "DeleteEndpoint" in aws.calls else None
+    )
+    _off_and_on(session, pacing)
+    assert aws.register is not None
+    assert aws.register["endpoint#demo"]["paused"] == {"BOOL": True}
+    aws.before = lambda _, number, operation: None
+    _off_and_on(session, pacing)
+    assert aws.register["endpoint#demo"]["paused"] == {"BOOL": False}
+
+
 def test_who_may_not_use_the_register_ends_an_interrupted_pause(aws: FakeAws, pacing: Pacing) -> None:
     """The second `pause` removes the schedule that the first one has left."""
     session = session_of(aws)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from peagle_sm.aws import alarms as cloudwatch
 from peagle_sm.aws import control, lifetime
+from peagle_sm.aws.lifetime import Lifetime
 from peagle_sm.aws.session import Session
 from peagle_sm.core import tags as keys
 from peagle_sm.core.errors import Declined, Interrupted, PeagleError
@@ -68,6 +69,7 @@ def update(
         raise Interrupted("Interrupted: nothing was changed.") from None
     run = Run(offer.plan, session, pacing, Reporter(progress, pacing, offer.usd_per_hour))
     if offer.done:
+        _end_the_pause(run, found.one.lifetime)  # one that an earlier run could not write
         run.report("ready", f"endpoint {run.name} serves this spec already", status="InService")
     elif found.facts is not None and offer.strategy == "in-place":
         InPlace(run, found, offer).bring_about()
@@ -128,15 +130,18 @@ def _off_and_on(run: Run, found: Standing) -> None:
 def _finish(run: Run, offer: UpdateOffer) -> None:
     """What comes once the new config serves; a later run may do each step again."""
     session = run.session
-    limit = lifetime.get(session, run.plan.names.schedule)
-    ends = None if limit is None else limit.expires_at
-    note(session, run.name, lambda entry: unpaused(entry, ends), run.pacing, run.report, "check")
+    _end_the_pause(run, lifetime.get(session, run.plan.names.schedule))
     if offer.strategy == "in-place":
         cloudwatch.remove(session, update_alarm(run.name)["AlarmName"])
     one = belongings_of(session, run.name)
     _write_tags(run, one, offer)
     _remove_the_old(run, one)
     run.report("ready", f"endpoint {run.name} is in service", status="InService")
+
+
+def _end_the_pause(run: Run, limit: Lifetime | None) -> None:
+    ends = None if limit is None else limit.expires_at
+    note(run.session, run.name, lambda entry: unpaused(entry, ends), run.pacing, run.report, "check")
 
 
 def _write_tags(run: Run, one: Belongings, offer: UpdateOffer) -> None:
