@@ -146,12 +146,13 @@ class World:
     looks: str | None = "the endpoint is Failed: out of memory"
     source: Any = None
     tokens: int = 0
+    provenance: Callable[[], dict[str, Any]] = lambda: {"seed": 0}
 
     def around(self) -> Around:
         return Around(
             progress=self.events.append,
             look=lambda: self.looks,
-            provenance=lambda: {"seed": 0},
+            provenance=self.provenance,
             source=self.source,
             measure=self.client,
             clock=self.client.clock,

@@ -85,6 +85,28 @@ def test_ctrl_c_keeps_what_is_there_and_resume_does_the_rest(tmp_path: Path) -> 
     assert first <= min(record.sent_s for record in results.requests if record.load.label == "c=3")
 
 
+def test_ctrl_c_before_the_first_load_leaves_no_empty_file_and_says_how_to_go_on(tmp_path: Path) -> None:
+    def interrupted() -> dict[str, object]:
+        raise KeyboardInterrupt
+
+    path = tmp_path / "r.jsonl"
+    with pytest.raises(Interrupted, match="nothing was saved") as raised:
+        run(path, World(provenance=interrupted))
+    assert raised.value.next_step == "run the same command again"
+    assert not path.exists()
+
+
+def test_ctrl_c_in_the_warm_up_names_the_file_that_resume_takes(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    world = World(FakeClient())
+    world.client.interrupt_after = 2  # of c=3, whose warm-up is 3
+    with pytest.raises(Interrupted, match="0 finished loads") as raised:
+        run(path, world, replace(PLAN, loads=loads_of([3], [])))
+    assert f"--resume {path}" in (raised.value.next_step or "")
+    run(path, World(FakeClient()), replace(PLAN, loads=loads_of([3], [])), resume=True)
+    assert len(read(path).points) == 1
+
+
 def test_a_finished_run_resumes_to_nothing(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     run(path, World())

@@ -105,6 +105,26 @@ def bench(
         Interrupted: Ctrl-C; the message says what was saved.
     """
     check_plan(plan, workload)
+    try:
+        return _bench(described, target, workload, plan, path, around, expected, resume)
+    except KeyboardInterrupt:
+        kept = path.exists() and path.stat().st_size
+        raise Interrupted(
+            f"interrupted before the first load; {f'{path} is kept' if kept else 'nothing was saved'}",
+            next_step=_resume_command(path) if kept else "run the same command again",
+        ) from None
+
+
+def _bench(
+    described: Described,
+    target: Target,
+    workload: Workload,
+    plan: BenchPlan,
+    path: Path,
+    around: Around,
+    expected: Mode | None,
+    resume: bool,
+) -> Outcome:
     config = config_of(plan, workload, described.arm)
     if resume:
         demand_command(path, "bench")
@@ -225,9 +245,11 @@ class _Run:
         )
 
     def _go_on(self) -> str:
-        return (
-            f"run the same command with --resume {self._writer.path}: finished loads are not measured again"
-        )
+        return _resume_command(self._writer.path)
+
+
+def _resume_command(path: Path) -> str:
+    return f"run the same command with --resume {path}: finished loads are not measured again"
 
 
 def _in_a_line(point: PointRecord) -> str:

@@ -267,7 +267,12 @@ class ResultWriter:
                 self.path.unlink()
 
     def close(self) -> None:
-        """Close the file; a second call does nothing."""
+        """Close the file, and remove it where nothing was written; a second call does nothing."""
+        if self._file.closed:
+            return
+        with suppress(OSError):
+            if not os.fstat(self._file.fileno()).st_size:
+                self.path.unlink()
         self._file.close()
 
     def __enter__(self) -> ResultWriter:
