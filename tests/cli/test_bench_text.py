@@ -4,9 +4,9 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from peagle_sm.cli.bench_text import render_outcome
+from peagle_sm.cli.bench_text import outcome_data, render_outcome
 from peagle_sm.measure.bench import Outcome
-from peagle_sm.measure.records import Header
+from peagle_sm.measure.records import ClientHealth, Header
 from peagle_sm.measure.result_file import Results
 from tests.measure.report.making import arm, closed, point
 
@@ -20,3 +20,20 @@ def test_a_token_of_a_component_costs_its_share_of_the_instance() -> None:
         results = Results(header, (one,), points=(measured,))
         table = render_outcome(Outcome(Path("r.jsonl"), results, ()), stand_in=False)
         assert table.splitlines()[1].split()[-1] == usd
+
+
+def test_a_star_has_its_footnote_below_the_same_table() -> None:
+    one = arm("p-eagle")
+    header = Header("r", "bench", {}, {}, stand_in_weights=False)
+    late = ClientHealth(False, "the client came 9 ms late", 9.0, 0.1, 10, bottleneck=False)
+    plain = replace(point(one, closed(1), random.Random(3)), requests=8, seconds=9.0)
+    rates = "(* these tokens/s and requests/s are in doubt: see the note)"
+    times = "(* these latencies are in doubt: see the note)"
+    cases = [(plain, ()), (replace(plain, requests=4), (rates,)), (replace(plain, client=late), (times,))]
+    for measured, footnotes in cases:
+        outcome = Outcome(Path("r.jsonl"), Results(header, (one,), points=(measured,)), ())
+        shown = render_outcome(outcome, stand_in=False)
+        assert shown.count("c=1 *") == len(footnotes)
+        assert [line for line in shown.splitlines() if line.startswith("(*")] == list(footnotes)
+        (data,) = outcome_data(outcome, stand_in=False)["points"]
+        assert data["window_too_short"] == (footnotes == (rates,))

@@ -44,6 +44,8 @@ def shown(client: ClientHealth) -> list[str]:
 def test_the_whole_of_it(client: ClientHealth, mark: str) -> None:
     lines = shown(client)
     assert lines[1] == f"c=1 p-eagle p-eagle 7 9 0 1.0 - 12.00{mark} -"
+    assert (lines[2] == "(* in doubt: see the note)") == bool(mark)
+    lines = [line for line in lines if not line.startswith("(*")]
     interval = "[1.100, 1.300] over 9 prompts, this deployment only"
     assert lines[4] == f"c=1 p-eagle over none 1.200 {interval} - - p-eagle is faster in this deployment"
     assert lines[8] == "c=1 p-eagle over none code 1.200 [0.900, 1.500] no difference shown"

@@ -114,7 +114,10 @@ def test_acceptance_that_a_speculating_endpoint_does_not_report_is_explained() -
     silent = replace(SUMMARY, acceptance=None)
     assert acceptance_note(silent, speculating) == (
         "note: acceptance is not reported, though this endpoint speculates: "
-        "that needs vLLM 0.32 or later (image: vllm:0.30.0-gpu) and one answer (n = 1)"
+        "that needs vLLM 0.32 or later (image: vllm:0.30.0-gpu)"
+    )
+    assert acceptance_note(silent, speculating, answers=2) == (
+        "note: no acceptance: vLLM reports it only for a request of one answer, not of 2"
     )
     assert acceptance_note(SUMMARY, speculating) is None
     assert acceptance_note(silent, FULL) is None

@@ -7,7 +7,15 @@ from dataclasses import replace
 import pytest
 
 from peagle_sm.measure.records import ClientHealth, Load
-from peagle_sm.measure.withholding import is_late, is_withheld, late_lines, sort, withheld_lines
+from peagle_sm.measure.withholding import (
+    doubt_lines,
+    is_late,
+    is_short,
+    is_withheld,
+    late_lines,
+    sort,
+    withheld_lines,
+)
 from tests.measure.compare.test_notes import FINE, LATE, SLOW, comparison, point
 
 IN_THE_WAY = replace(SLOW, bottleneck=True)
@@ -48,3 +56,23 @@ def test_each_load_is_told_once_with_its_arms() -> None:
     (withheld,) = withheld_lines(points)
     assert withheld.startswith("c=1: withheld: the client was busy 99% of the time")
     assert withheld.endswith("(eagle3)")
+
+
+@pytest.mark.parametrize(
+    ("requests", "seconds", "short"), [(4, 30.0, True), (100, 0.9, True), (8, 1.0, False)]
+)
+def test_a_short_window_puts_its_rates_in_doubt_with_the_reason(
+    requests: int, seconds: float, short: bool
+) -> None:
+    measured = replace(point(FINE), requests=requests, seconds=seconds)
+    assert is_short(measured) == short
+    said = (
+        f"c=1: rates may read too high: the window is too short: {requests} requests, {seconds} seconds"
+        " (p-eagle)"
+    )
+    assert doubt_lines([measured]) == ([said] if short else [])
+    assert sort([measured], [ROW]).points == (measured,)  # its requests and latencies hold
+
+
+def test_nothing_more_is_said_of_a_short_window_that_is_withheld() -> None:
+    assert doubt_lines([replace(point(IN_THE_WAY), requests=1)]) == []

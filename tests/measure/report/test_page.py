@@ -13,6 +13,7 @@ from peagle_sm.core.errors import SpecError
 from peagle_sm.core.markup import VOID
 from peagle_sm.measure.records import ClientHealth, Interval
 from peagle_sm.measure.report.embedded import extract
+from peagle_sm.measure.report.markdown import markdown
 from peagle_sm.measure.report.page import html_page
 from peagle_sm.measure.result_file import Results
 from tests.measure.report import making
@@ -205,6 +206,15 @@ def test_a_late_event_loop_is_said_beside_the_latencies_and_withholds_nothing() 
     assert f"{said} (no speculation, EAGLE-3, P-EAGLE)" in outline.text("section", "li")
     assert "withheld" not in outline.text("main")
     assert "kept up at 0 of 3 points" in outline.text("section", "p")
+
+
+def test_a_window_that_is_too_short_is_said_beside_the_rates() -> None:
+    results = making.stand_in()
+    short = replace(results, points=tuple(replace(each, requests=4) for each in results.points))
+    said = "c=1: rates may read too high: the window is too short: 4 requests"
+    assert said in Outline(html_page([short])).text("section", "li")
+    assert said in markdown([short])
+    assert said not in html_page([results])
 
 
 def test_wrong_answers_are_said_before_any_speed_up() -> None:

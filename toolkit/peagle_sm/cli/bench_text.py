@@ -53,7 +53,7 @@ def _price(arm: ArmRecord, plan: BenchPlan) -> str:
 
 def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
     """Rates, latencies, survival and what to know of them; withheld where the client was the bottleneck."""
-    from peagle_sm.measure.withholding import is_withheld
+    from peagle_sm.measure.withholding import is_late, is_short, is_withheld
 
     results = outcome.results
     arm = results.arms[-1]
@@ -61,14 +61,20 @@ def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
     parts = []
     if published:
         parts += [
-            _rates(published, arm),
+            _rates(published, arm) + _star(any(map(is_short, published)), "tokens/s and requests/s"),
             render_table(_TIMES, [_times(point) for point in published], right=_TIMES[1:])
-            + "\n(p50 / p95 / p99; ITL is between chunks, of which one may hold several tokens)",
+            + "\n(p50 / p95 / p99; ITL is between chunks, of which one may hold several tokens)"
+            + _star(any(is_late(point.client) for point in published), "latencies"),
             _survival(published),
         ]
     notes = [*outcome.notes, *([STAND_IN] if stand_in else [])]
     parts += ["\n".join(f"note: {note}" for note in notes), f"results: {outcome.path}"]
     return "\n\n".join(part for part in parts if part)
+
+
+def _star(marked: bool, what: str) -> str:
+    """The footnote of a table in which loads are marked."""
+    return f"\n(* these {what} are in doubt: see the note)" if marked else ""
 
 
 def _rates(points: list[PointRecord], arm: ArmRecord) -> str:
@@ -90,8 +96,10 @@ def _rates(points: list[PointRecord], arm: ArmRecord) -> str:
 
 
 def _row(point: PointRecord) -> list[str]:
+    from peagle_sm.measure.withholding import is_short
+
     return [
-        point.load.label,
+        point.load.label + (" *" if is_short(point) else ""),
         str(point.requests),
         str(sum(point.errors.values())),
         f"{point.otps:,.1f}",
@@ -156,13 +164,14 @@ def _temperature(point: PointRecord) -> str:
 def outcome_data(outcome: Outcome, *, stand_in: bool) -> dict[str, Any]:
     """The same as JSON-able data; a point that is not published has no figures."""
     from peagle_sm.measure.record_json import encode
-    from peagle_sm.measure.withholding import is_withheld
+    from peagle_sm.measure.withholding import is_short, is_withheld
 
     points = []
     for point in outcome.results.points:
         published = not is_withheld(point.client)
         told = encode(point) if published else {"client": encode(point.client)}
-        points.append({"load": point.load.label, "published": published, **told, "arm": point.arm})
+        known = {"published": published, "window_too_short": is_short(point)}
+        points.append({"load": point.load.label, **known, **told, "arm": point.arm})
     for told, point in zip(points, outcome.results.points, strict=True):
         told["load"] = point.load.label
     return {

@@ -66,13 +66,22 @@ def render_outcome(outcome: Outcome) -> str:
     ratios = [_ratio(one) for one in found.comparisons]
     ratios += [_withheld(one) for one in found.withheld_comparisons]
     parts = [
-        render_table(_ARMS, [_arm(arms[one.arm], one) for one in shown], right=_ARMS[3:]),
+        render_table(_ARMS, [_arm(arms[one.arm], one) for one in shown], right=_ARMS[3:]) + _star(shown),
         render_table(_RATIOS, ratios, right=("x",)) + "\n" + _legend(outcome),
         _categories(found.comparisons),
         "\n".join(f"note: {note}" for note in _notes(outcome)),
         f"results: {outcome.path}",
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _star(points: Sequence[PointRecord]) -> str:
+    """The footnote of the table of arms, where a figure is marked."""
+    from peagle_sm.measure.withholding import is_late, is_short, is_withheld
+
+    shown = [one for one in points if not is_withheld(one.client)]
+    marked = any(is_short(one) or is_late(one.client) for one in shown)
+    return "\n(* in doubt: see the note)" if marked else ""
 
 
 def _notes(outcome: Outcome) -> list[str]:
@@ -89,7 +98,7 @@ def _legend(outcome: Outcome) -> str:
 
 
 def _arm(arm: ArmRecord, point: PointRecord) -> tuple[str, ...]:
-    from peagle_sm.measure.withholding import is_withheld
+    from peagle_sm.measure.withholding import is_short, is_withheld
 
     accepted = point.acceptance.per_step if point.acceptance else None
     about = (
@@ -104,7 +113,7 @@ def _arm(arm: ArmRecord, point: PointRecord) -> tuple[str, ...]:
         return (*about, *[WITHHELD] * 4)
     return (
         *about,
-        f"{point.otps:,.1f}",
+        f"{point.otps:,.1f}" + (" *" if is_short(point) else ""),
         "-" if accepted is None else f"{accepted:.2f}",
         _latency(point, point.ttft_ms),
         _latency(point, point.tpot_ms),

@@ -58,12 +58,14 @@ def _choice_data(choice: Choice) -> dict[str, Any]:
     }
 
 
-def acceptance_note(summary: StreamSummary, status: EndpointStatus) -> str | None:
+def acceptance_note(summary: StreamSummary, status: EndpointStatus, answers: int = 1) -> str | None:
     """Why a speculating endpoint did not report acceptance; None when it did, or does not speculate."""
     if summary.acceptance is not None or status.speculative_config is None:
         return None
+    if answers > 1:
+        return f"note: no acceptance: vLLM reports it only for a request of one answer, not of {answers}"
     image = (status.image or "unknown").rpartition("/")[2]
     return (
         "note: acceptance is not reported, though this endpoint speculates: "
-        f"that needs vLLM 0.32 or later (image: {image}) and one answer (n = 1)"
+        f"that needs vLLM 0.32 or later (image: {image})"
     )

@@ -26,7 +26,7 @@ def render_report(view: View) -> str:
     from peagle_sm.measure.report import rows
     from peagle_sm.measure.report.proof import trust
     from peagle_sm.measure.report.verdict import checked, verdict
-    from peagle_sm.measure.withholding import late_lines
+    from peagle_sm.measure.withholding import doubt_lines
 
     said = verdict(view)
     first = [*caution_lines(view), said.headline]
@@ -39,7 +39,7 @@ def render_report(view: View) -> str:
     if view.checks:
         blocks.append(checked(view.checks))
     if told := trust(view):
-        blocks.append("\n".join([told, *(f"note: {line}" for line in late_lines(view.points))]))
+        blocks.append("\n".join([told, *(f"note: {line}" for line in doubt_lines(view.points))]))
     return "\n\n".join(blocks)
 
 

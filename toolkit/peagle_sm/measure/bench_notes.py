@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from peagle_sm.measure.acceptance import is_ineffective
 from peagle_sm.measure.records import ArmRecord, PointRecord, RequestRecord
-from peagle_sm.measure.withholding import late_lines, withheld_lines
+from peagle_sm.measure.withholding import doubt_lines, withheld_lines
 
 
 def notes_of(points: Sequence[PointRecord], requests: Sequence[RequestRecord], arm: ArmRecord) -> list[str]:
     """What is withheld or in doubt, what failed, and drafts that show no effect; by load."""
-    notes = [*withheld_lines(points), *late_lines(points)]
+    notes = [*withheld_lines(points), *doubt_lines(points)]
     for point in points:
         if point.errors:
             notes.append(_failed(point, requests))

@@ -1,18 +1,24 @@
-"""Which figures are withheld since the client, not the endpoint, made them: the one rule. Pure.
+"""Which figures are withheld or shown with a doubt: the one rule. Pure.
 
 * A client that was the bottleneck itself (its CPU, its connections, its late sends) put less load on the
   endpoint than was asked for: nothing of that point is shown, and no comparison that stands on it.
 * A client whose event loop merely came late, as it does where engines share its cores, counted every token
   in its time: rates, acceptance and comparisons hold. Its latencies may read too long by as much as it was
   late, so they are shown with that said beside them.
+* A window of few requests or of less than a second counts right, but what happens at its two ends weighs so
+  much that its rates may be higher than the endpoint can give. They are shown, marked, with the reason:
+  the requests themselves and their latencies hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from peagle_sm.measure.records import ClientHealth, ComparisonRecord, Load, PointRecord
+
+FEWEST_REQUESTS = 8  #: a window of fewer is too short for a rate
+SHORTEST_S = 1.0
 
 
 def is_withheld(client: ClientHealth) -> bool:
@@ -26,6 +32,11 @@ def is_withheld(client: ClientHealth) -> bool:
 def is_late(client: ClientHealth) -> bool:
     """Whether the point's rates hold and its latencies may be too long."""
     return not client.trusted and not is_withheld(client)
+
+
+def is_short(point: PointRecord) -> bool:
+    """Whether the point's latencies hold and its rates are in doubt."""
+    return point.requests < FEWEST_REQUESTS or point.seconds < SHORTEST_S
 
 
 @dataclass(frozen=True)
@@ -64,19 +75,39 @@ def _stands_on(row: ComparisonRecord, fallen: set[tuple[str, Load]]) -> bool:
 def late_lines(points: Iterable[PointRecord]) -> list[str]:
     """What to say beside the latencies of each load at which a client was late."""
     late = [point for point in points if is_late(point.client)]
-    return _lines(late, "latencies may read too long, while rates and ratios hold")
+    return _lines(late, "latencies may read too long, while rates and ratios hold", _client)
+
+
+def short_lines(points: Iterable[PointRecord]) -> list[str]:
+    """What to say beside the rates of each load whose window was too short."""
+    short = [point for point in points if is_short(point) and not is_withheld(point.client)]
+    return _lines(short, "rates may read too high", _window)
+
+
+def doubt_lines(points: Sequence[PointRecord]) -> list[str]:
+    """What to say beside figures that are shown."""
+    return [*short_lines(points), *late_lines(points)]
 
 
 def withheld_lines(points: Iterable[PointRecord]) -> list[str]:
     """What to say in place of the figures of each load at which they are withheld."""
-    return _lines([point for point in points if is_withheld(point.client)], "withheld")
+    return _lines([point for point in points if is_withheld(point.client)], "withheld", _client)
 
 
-def _lines(points: Iterable[PointRecord], what: str) -> list[str]:
+def _client(point: PointRecord) -> str:
+    return point.client.reason or "the client was the bottleneck"
+
+
+def _window(point: PointRecord) -> str:
+    plural = "" if point.requests == 1 else "s"
+    return f"the window is too short: {point.requests} request{plural}, {point.seconds:.1f} seconds"
+
+
+def _lines(points: Iterable[PointRecord], what: str, reason_of: Callable[[PointRecord], str]) -> list[str]:
     """``c=8: WHAT: the client came 9.1 ms late … (none, p-eagle)``."""
     by_load: dict[Load, dict[str, list[str]]] = {}
     for point in points:
-        reason = point.client.reason or "the client was the bottleneck"
+        reason = reason_of(point)
         by_load.setdefault(point.load, {}).setdefault(reason, []).append(point.arm)
     return [
         f"{load.label}: {what}: "

@@ -188,6 +188,6 @@ def finish(state: State, endpoint: Described, answer: Completion) -> None:
         click.echo(to_json({"name": endpoint.name, **answer_data(answer), "stand_in_weights": known}))
     else:
         note(state, "\n" + render_summary(summary, stand_in=stand_in))
-    missing = acceptance_note(summary, status) if status is not None else None
+    missing = acceptance_note(summary, status, len(answer.choices)) if status is not None else None
     if missing:
         note(state, missing)

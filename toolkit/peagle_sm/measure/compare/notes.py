@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from peagle_sm.measure.compare.sides import CONTROL
 from peagle_sm.measure.records import ArmRecord, ComparisonRecord, PointRecord, RequestRecord
-from peagle_sm.measure.withholding import late_lines, sort, withheld_lines
+from peagle_sm.measure.withholding import doubt_lines, sort, withheld_lines
 
 
 def notes_of(
@@ -20,7 +20,7 @@ def notes_of(
     said = [
         *_failed_controls(comparisons),
         *withheld_lines(points),
-        *late_lines(points),
+        *doubt_lines(points),
         *_failed_requests(requests),
         *_silent_drafts(arms, points),
         *_different_answers(comparisons),

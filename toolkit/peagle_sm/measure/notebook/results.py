@@ -18,7 +18,7 @@ from peagle_sm.measure.report.rows import Rows
 from peagle_sm.measure.report.verdict import checked, verdict
 from peagle_sm.measure.report.view import View
 from peagle_sm.measure.result_file import Results
-from peagle_sm.measure.withholding import late_lines, withheld_lines
+from peagle_sm.measure.withholding import doubt_lines, withheld_lines
 
 _FOLDED_ABOVE = 8
 
@@ -148,7 +148,7 @@ def files_card(files: Sequence[Results], title: str, notes: Sequence[str] = ()) 
     ]
     own = list(dict.fromkeys(notes)) or [
         *withheld_lines(view.withheld),
-        *late_lines(view.points),
+        *doubt_lines(view.points),
         *view.empty,
     ]
     limits = [Note("; ".join(said.limits))] if said.limits else []

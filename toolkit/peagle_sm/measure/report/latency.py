@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from peagle_sm.core.markup import Content, Safe, join, tag
 from peagle_sm.measure.records import Percentiles, PointRecord
 from peagle_sm.measure.report import words
 from peagle_sm.measure.report.frame import HALF
 from peagle_sm.measure.report.over_load import KINDS, Figure, charts, pivot
-from peagle_sm.measure.report.section import Section, arm_cell, folded, grid, table
+from peagle_sm.measure.report.section import Section, arm_cell, doubts, folded, grid, table
 from peagle_sm.measure.report.view import View
 from peagle_sm.measure.withholding import late_lines
 
@@ -45,7 +44,7 @@ def latency(view: View) -> Section | None:
         if drawn
         else [every, _goodput(view)]
     )
-    return Section("latency", "Latency", _lead(view), join(_late(view), *parts))
+    return Section("latency", "Latency", _lead(view), join(doubts(view, late_lines), *parts))
 
 
 def _lead(view: View) -> str:
@@ -58,12 +57,6 @@ def _lead(view: View) -> str:
     elif not any(point.ttft_ms for point in view.points):
         said += " Answers were not streamed, so there is only the time of the whole answer."
     return said
-
-
-def _late(view: View) -> Safe | None:
-    """What must be read beside these figures where the client's event loop came late."""
-    told = late_lines(replace(point, arm=view.label(point.arm)) for point in view.points)
-    return tag("ul", *(tag("li", line) for line in told), class_="note") if told else None
 
 
 def _goodput(view: View) -> Safe | None:

@@ -12,7 +12,7 @@ from peagle_sm.measure.report.rows import Rows
 from peagle_sm.measure.report.verdict import checked, verdict
 from peagle_sm.measure.report.view import View
 from peagle_sm.measure.result_file import Results
-from peagle_sm.measure.withholding import late_lines
+from peagle_sm.measure.withholding import doubt_lines
 
 #: Longer tables are folded: a pull request is read from the top.
 _SHOWN_ROWS = 12
@@ -55,7 +55,7 @@ def _run(view: View, heading: str) -> str:
         )
         if text
     ]
-    parts += [_escaped(f"Note: {line}.") for line in (*late_lines(view.points), *view.empty)]
+    parts += [_escaped(f"Note: {line}.") for line in (*doubt_lines(view.points), *view.empty)]
     parts.append(_origin(view))
     return "\n\n".join(parts) + "\n"
 

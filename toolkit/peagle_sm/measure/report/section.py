@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from peagle_sm.core.markup import Content, Safe, join, tag
+from peagle_sm.measure.records import PointRecord
 from peagle_sm.measure.report.looks import swatch
 from peagle_sm.measure.report.view import View
 
@@ -18,6 +19,12 @@ class Section:
     title: str
     lead: str
     body: Safe
+
+
+def doubts(view: View, lines_of: Callable[[Iterable[PointRecord]], list[str]]) -> Safe | None:
+    """What must be read beside a section's figures: the lines that ``lines_of`` finds for the points."""
+    told = lines_of(replace(point, arm=view.label(point.arm)) for point in view.points)
+    return tag("ul", *(tag("li", line) for line in told), class_="note") if told else None
 
 
 def section(one: Section) -> Safe:

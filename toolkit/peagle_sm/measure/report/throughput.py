@@ -9,8 +9,9 @@ from peagle_sm.core.markup import join, tag
 from peagle_sm.measure.records import Load
 from peagle_sm.measure.report.frame import HALF
 from peagle_sm.measure.report.over_load import KINDS, Figure, charts, pivot, values
-from peagle_sm.measure.report.section import Section, grid, pair
+from peagle_sm.measure.report.section import Section, doubts, grid, pair
 from peagle_sm.measure.report.view import View
+from peagle_sm.measure.withholding import short_lines
 
 OTPS = Figure("otps", "output tokens a second, all requests together", lambda point: point.otps)
 EACH = Figure("each", "output tokens a second, one request", lambda point: point.otps_per_request)
@@ -32,7 +33,7 @@ def throughput(view: View) -> Section | None:
         body = pair(drawn[0], tables[0])
     else:
         body = join(grid(*drawn) if drawn else None, tag("div", *tables, class_="multiples"))
-    return Section("throughput", "Throughput", _leaders(view), body)
+    return Section("throughput", "Throughput", _leaders(view), join(doubts(view, short_lines), body))
 
 
 def _leaders(view: View) -> str:
