@@ -118,6 +118,19 @@ def test_without_a_stack_components_do_not_block_the_last_line_either() -> None:
     assert (endpoint["Name"], endpoint["StartDate"]) == ("peagle-chat-lifetime", ends)
 
 
+def test_what_an_older_endpoint_of_the_name_left_does_not_end_the_new_one() -> None:
+    """It had three components; the new one has one, under the third one's name."""
+    left: dict[str, Any] = {f"peagle-chat-lifetime-hard{end}": {} for end in ("", "-1", "-2", "-3")}
+    scheduler = FakeScheduler()
+    scheduler.schedules = dict(left)
+    created = event(InferenceComponentNames=["three"])
+    provide(scheduler, FakeEndpoints(), FakeAws().register, SETTINGS, created, START)
+    assert sorted(scheduler.schedules) == [f"peagle-chat-lifetime{end}" for end in ("", "-hard", "-hard-1")]
+    scheduler.schedules = dict(left)
+    wake(scheduler, FakeEndpoints(scheduler), known().register, SETTINGS, WAKE)
+    assert list(scheduler.schedules) == ["peagle-chat-lifetime"]
+
+
 def test_a_new_deploy_rewrites_the_schedules_and_the_sweeper_knows() -> None:
     scheduler, aws = FakeScheduler(), FakeAws()
     provide(scheduler, FakeEndpoints(), aws.register, SETTINGS, event(), START)

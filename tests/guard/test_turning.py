@@ -184,12 +184,12 @@ def test_the_schedules_of_its_components_go_with_it_and_a_later_one_stays() -> N
 
 def test_a_schedule_that_a_redeploy_has_armed_since_stays_although_it_ends_sooner() -> None:
     aws = FakeAws()
-    name, ends, off_at = "peagle-chat-lifetime", START + timedelta(hours=48), START + timedelta(hours=1)
+    name, ends, seen_at = "peagle-chat-lifetime", START + timedelta(hours=48), START + timedelta(hours=1)
     sooner = {name: START + timedelta(hours=4)}
-    aws.schedules, aws.rewritten = dict(sooner), {name: off_at + 10 * MINUTE}
-    event = direct(expires_at=ends.isoformat(), off_at=off_at.isoformat())
+    aws.schedules, aws.rewritten = dict(sooner), {name: seen_at + 10 * MINUTE}
+    event = direct(expires_at=ends.isoformat(), last_seen_at=seen_at.isoformat())
     assert (turn(aws, event)["state"], aws.schedules) == ("done", sooner)
-    aws.rewritten = {name: off_at - MINUTE}
+    aws.rewritten = {name: seen_at - MINUTE}
     assert (turn(aws, event)["state"], aws.schedules) == ("done", {})
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -243,6 +245,42 @@ def test_an_old_limit_never_meets_a_new_endpoint(
     aws.clock.sleep(7 * 3600)
     deploy(spec, session=session, pacing=pacing)
     assert aws.schedules[SCHEDULE]["StartDate"] > START + timedelta(hours=14)
+
+
+def test_what_a_stack_of_that_name_left_behind_never_meets_a_new_endpoint(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    """The stack is gone; its endpoint was deleted by hand, so its schedules are still armed."""
+    scheduler = aws.client("scheduler")
+    left = {
+        "": ("arn:aws:lambda:us-east-1:1:function:peagle-guard-switch", {"stack": "Peagle-demo"}),
+        "-hard": ("arn:aws:scheduler:::aws-sdk:sagemaker:deleteEndpoint", {"EndpointName": "demo"}),
+        "-hard-1": ("arn:aws:scheduler:::aws-sdk:sagemaker:deleteInferenceComponent", {}),
+        "-hard-2": ("arn:aws:scheduler:::aws-sdk:sagemaker:deleteInferenceComponent", {}),
+    }
+    for suffix, (arn, event) in left.items():
+        target = {"Arn": arn, "RoleArn": "role", "Input": json.dumps(event)}
+        scheduler.create_schedule(Name=SCHEDULE + suffix, StartDate=START, Target=target)
+    deploy(spec, session=session, pacing=pacing)
+    assert list(aws.schedules) == [SCHEDULE]
+    assert json.loads(aws.schedules[SCHEDULE]["Target"]["Input"]) == {"EndpointName": "demo"}
+
+
+def test_each_attempt_for_capacity_has_its_lifetime_limit(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    """Between two attempts the guard sees the endpoint gone, and removes the limit of the first."""
+
+    def meanwhile(seconds: float) -> None:
+        if aws.calls.count("CreateEndpoint") == 1 and not aws.endpoints:
+            aws.schedules.clear()
+            aws.outcome, aws.reason = "InService", None
+        aws.clock.sleep(seconds)
+
+    aws.outcome, aws.reason = "Failed", "InsufficientInstanceCapacity: no instances"
+    deploy(spec, session=session, pacing=replace(pacing, sleep=meanwhile))
+    assert aws.calls.count("CreateEndpoint") == 2
+    assert list(aws.schedules) == [SCHEDULE]
 
 
 @pytest.mark.parametrize("fault", [KeyboardInterrupt(), denied("x")], ids=["Ctrl-C", "denied"])

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any
 
 from peagle_sm.aws.errors import aws_errors, is_taken
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import NotFound, ServiceFault
 from peagle_sm.core.guard_names import SWITCH, endpoint_stack
-from peagle_sm.core.payloads import LIFETIME_RETRY
+from peagle_sm.core.payloads import LIFETIME_RETRY, hard_schedule_name
 
 NAME_PREFIX = "peagle-"
 NAME_SUFFIX = "-lifetime"
 TARGET_SUFFIX = ":aws-sdk:sagemaker:deleteEndpoint"
+HARD_SUFFIXES = (TARGET_SUFFIX, ":aws-sdk:sagemaker:deleteInferenceComponent")
 # Fields that GetSchedule gives and UpdateSchedule takes: an update replaces the whole schedule.
 _CARRIED = (
     "ActionAfterCompletion",
@@ -146,6 +149,27 @@ def remove(session: Session, name: str) -> None:
     """
     with aws_errors("DeleteSchedule", session.local_url):
         session.client("scheduler").delete_schedule(Name=name)
+
+
+def remove_hard(session: Session, endpoint: str) -> None:
+    """Delete the hard schedules that an older endpoint of that name, in a stack, has left behind.
+
+    They would delete the next endpoint of the name, or its components.
+    """
+    _remove_hard(session, hard_schedule_name(endpoint))
+    for number in count(1):  # numbered without a gap
+        if not _remove_hard(session, hard_schedule_name(endpoint, number)):
+            return
+
+
+def _remove_hard(session: Session, name: str) -> bool:
+    """Say whether there was a hard schedule of that name; another target is not peagle-sm's."""
+    found = get(session, name)
+    if found is None or not str((found.raw.get("Target") or {}).get("Arn", "")).endswith(HARD_SUFFIXES):
+        return False
+    with suppress(NotFound):
+        remove(session, name)
+    return True
 
 
 def list_names(session: Session) -> Iterator[str]:

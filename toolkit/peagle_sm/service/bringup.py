@@ -73,6 +73,12 @@ def arm(run: Run, found: Survey) -> None:
             "lifetime", f"lifetime limit kept: deleted at {_at(limit)}", resource=f"schedule/{limit.name}"
         )
         return
+    arm_anew(run)
+
+
+def arm_anew(run: Run) -> None:
+    """Arm the lifetime limit, and remove what an older stack of the name has left beside it."""
+    lifetime.remove_hard(run.session, run.name)
     lease = lease_of(run.session, run.name)
     armed = lifetime.arm(run.session, prolonged(run.parameters("create_schedule"), lease))
     run.report(

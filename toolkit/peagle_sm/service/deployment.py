@@ -9,7 +9,7 @@ from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import Declined, EndpointFailed, Interrupted
 from peagle_sm.core.records import Plan
 from peagle_sm.core.spec import EndpointSpec
-from peagle_sm.service.bringup import Run, arm, create, create_endpoint, follow
+from peagle_sm.service.bringup import Run, arm, arm_anew, create, create_endpoint, follow
 from peagle_sm.service.capacity import ATTEMPTS, is_short, no_capacity
 from peagle_sm.service.endpoint import Endpoint
 from peagle_sm.service.events import Pacing, Progress, Reporter
@@ -141,4 +141,6 @@ def _follow_while_short(run: Run) -> None:
         )
         Teardown(run.session, run.pacing, run.report, "check").remove_endpoint(run.name, Gone())
         run.pacing.sleep(wait)
+        # The guard may have seen the endpoint gone meanwhile, and removed its lifetime limit.
+        arm_anew(run)
         create_endpoint(run)

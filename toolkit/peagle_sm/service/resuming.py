@@ -244,6 +244,7 @@ def _by_itself(
         if one.endpoint is not None and one.endpoint.status in ("Deleting", "Failed"):
             Teardown(session, pacing, report, "check").remove_endpoint(one.name, Gone())
         parameters = lifetime_schedule(one.name, session.region, role, expires_at)
+        lifetime.remove_hard(session, one.name)
         armed = lifetime.arm(session, parameters)
         report(
             "lifetime",

@@ -56,11 +56,13 @@ def survey(session: Session, plan: Plan) -> Survey:
     name = plan.names.endpoint
     _not_a_stacks(session, name)
     limit = lifetime.get(session, plan.names.schedule)
-    if limit is not None and limit.endpoint != name:
+    if limit is not None and not limit.ends(name):
         raise _taken(
             f"schedule {limit.name} exists and does not delete endpoint {name}: it is not peagle-sm's.",
             "Choose another endpoint name, or remove that schedule.",
         )
+    if limit is not None and limit.endpoint != name:
+        limit = None  # of a stack that is gone: it would not end this endpoint, and is rewritten
     endpoint = control.describe_endpoint(session, name)
     if endpoint is None:
         return Survey("absent", None, limit)

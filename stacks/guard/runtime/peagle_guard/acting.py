@@ -62,7 +62,7 @@ class Actor:
             return _stood_down(decision, record, "it is there after all"), ()
         if decision.action is Action.WAKE:
             return self._wake(record, lifecycle)
-        if decision.action is Action.CONFIRM_GONE:
+        if record.gone_at is None:
             actions.settle(self.aws, self.settings, lifecycle, record)
         return self._note(decision, record, lifecycle)
 

@@ -111,6 +111,11 @@ def arm(scheduler: Scheduler, arming: Arming) -> None:
 def disarm_all(scheduler: Scheduler, name: str) -> None:
     """Delete the lifetime schedule of that name and its hard ones; none is fine."""
     _delete(scheduler, name)
+    disarm_hard(scheduler, name)
+
+
+def disarm_hard(scheduler: Scheduler, name: str) -> None:
+    """Delete the hard schedules beside the lifetime schedule of that name; none is fine."""
     _delete(scheduler, hard_name(name))
     disarm_components(scheduler, name)
 

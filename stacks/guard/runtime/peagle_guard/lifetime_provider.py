@@ -17,7 +17,7 @@ from peagle_guard.aws import Register
 from peagle_guard.boto_aws import described
 from peagle_guard.cfn_response import Context, Made, ProviderError, respond
 from peagle_guard.clients import client
-from peagle_guard.lifetime import Arming, Scheduler, arm, disarm_all, disarm_components
+from peagle_guard.lifetime import Arming, Scheduler, arm, disarm_all, disarm_components, disarm_hard
 from peagle_guard.records import Record
 from peagle_guard.register import DynamoRegister
 from peagle_guard.schedules import schedule_name
@@ -67,8 +67,9 @@ def provide(
     if promised is not None and promised > arming.expires_at:
         arming = replace(arming, expires_at=_seconds(promised))
     arm(scheduler, arming)
+    # Also on Create: an older endpoint of the name may have had more components.
+    disarm_components(scheduler, arming.name, after=len(arming.components))
     if event["RequestType"] == "Update":
-        disarm_components(scheduler, arming.name, after=len(arming.components))
         _note_end(register, arming, now)
     expires = arming.expires_at.isoformat(timespec="seconds")
     return Made(arming.name, {"ScheduleName": arming.name, "ExpiresAt": expires})
@@ -99,6 +100,8 @@ def wake(
         role_arn=settings.scheduler_role_arn,
         dead_letters_arn=settings.dead_letters_arn,
     )
+    # An older stack of the name may have left some, and they would end this endpoint.
+    disarm_hard(scheduler, arming.name)
     arm(scheduler, arming)
     rows = [{"Key": key, "Value": value} for key, value in kept.items()]
     try:

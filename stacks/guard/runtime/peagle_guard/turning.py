@@ -153,34 +153,34 @@ def _off_direct(aws: SwitchAws, event: Mapping[str, Any], name: str) -> Answer:
     expires_at = _moment(event.get("expires_at"))
     if expires_at is not None:
         hard_expires_at = _moment(event.get("hard_expires_at")) or expires_at
-        _disarm(aws, name, expires_at, hard_expires_at, _moment(event.get("off_at")))
+        _disarm(aws, name, expires_at, hard_expires_at, _moment(event.get("last_seen_at")) or created_at)
     return _done(f"{name} is gone")
 
 
 def _disarm(
-    aws: SwitchAws, name: str, expires_at: datetime, hard_expires_at: datetime, off_at: datetime | None
+    aws: SwitchAws, name: str, expires_at: datetime, hard_expires_at: datetime, last_seen_at: datetime
 ) -> None:
     """Remove the schedules of the endpoint that is gone; a later one belongs to the next of that name."""
     schedule = schedule_name(name)
-    _disarm_one(aws, schedule, expires_at, off_at)
-    _disarm_one(aws, hard_name(schedule), hard_expires_at, off_at)
+    _disarm_one(aws, schedule, expires_at, last_seen_at)
+    _disarm_one(aws, hard_name(schedule), hard_expires_at, last_seen_at)
     for number in count(1):
         # One a component, numbered without a gap.
-        if not _disarm_one(aws, hard_name(schedule, number), hard_expires_at, off_at):
+        if not _disarm_one(aws, hard_name(schedule, number), hard_expires_at, last_seen_at):
             break
 
 
-def _disarm_one(aws: SwitchAws, name: str, expires_at: datetime, off_at: datetime | None) -> bool:
+def _disarm_one(aws: SwitchAws, name: str, expires_at: datetime, last_seen_at: datetime) -> bool:
     """Say whether there is a schedule of that name; remove it unless it is the next endpoint's.
 
     A deploy arms before it creates, also for a lifetime that ends before the old one would have: what
-    was written after the turn-off (``off_at``) is kept.
+    was written after the old endpoint was last seen (``last_seen_at``) is kept.
     """
     times = aws.schedule_times(name)
     if times is None:
         return False
     start, changed_at = times
-    is_old = off_at is None or changed_at is None or changed_at <= off_at
+    is_old = changed_at is not None and changed_at <= last_seen_at
     if start is not None and start <= expires_at and is_old:
         aws.delete_schedule(name)
     return True

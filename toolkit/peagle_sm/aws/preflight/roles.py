@@ -11,7 +11,7 @@ from peagle_sm.aws.preflight.storage import kms_keys
 from peagle_sm.aws.session import Session
 from peagle_sm.core.checks.image import registry_of
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault
-from peagle_sm.core.payloads import names_for, partition, schedule_name, spec_hash
+from peagle_sm.core.payloads import hard_schedule_name, names_for, partition, schedule_name, spec_hash
 from peagle_sm.core.preflight_facts import KeyRights, Rights, Role
 from peagle_sm.core.resolve import Draft
 
@@ -166,6 +166,8 @@ def _deploy_calls(draft: Draft, account: str) -> Iterator[Question]:
     )
     actions = tuple(f"scheduler:{each}Schedule" for each in ("Create", "Get", "Delete"))
     yield actions, arn, {}
+    hard = arn.replace(schedule_name(draft.spec.name), hard_schedule_name(draft.spec.name))
+    yield ("scheduler:GetSchedule", "scheduler:DeleteSchedule"), hard, {}
 
 
 def _container_calls(draft: Draft) -> Iterator[Question]:

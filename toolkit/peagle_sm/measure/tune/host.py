@@ -69,6 +69,7 @@ class Host:
         self._leave()
 
     def _create(self) -> None:
+        lifetime.remove_hard(self._session, self._plan.endpoint)
         for parameters in self._plan.of("create_schedule"):
             lifetime.arm(self._session, parameters)
         self._report("lifetime", f"lifetime limits armed: {len(self._plan.schedules)} schedules")
