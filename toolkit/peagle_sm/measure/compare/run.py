@@ -89,8 +89,6 @@ def compare(
         run = _Run(setup, workload, writer, around, control, dict(config or {}))
         ended = run.all_rounds(rounds)
         run.conclude()
-    if not run.begun:
-        path.unlink()  # it was only opened, to know that it can be written
     if ended is not None:
         raise _told(ended, run, path)
     results = read(path)
