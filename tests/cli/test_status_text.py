@@ -33,6 +33,9 @@ LIST = """\
 NAME   STATUS     MODE         INSTANCE              AGE  USD/HOUR  SPENT  EXPIRES
 coder  InService  p-eagle K=7  1 x ml.p5.48xlarge  1h30m     12.50  18.75  in 2 h
 left   Orphaned   none         -                       -         -      -  -"""
+SCALED = """\
+NAME   STATUS     MODE         INSTANCE                AGE  USD/HOUR   SPENT  EXPIRES
+coder  InService  p-eagle K=7  1-4 x ml.p5.48xlarge  1h30m    ~12.50  ~18.75  in 2 h"""
 STATUS = """\
 name         coder
 status       InService
@@ -74,6 +77,14 @@ SUMMARY = StreamSummary(
 
 def test_the_whole_list() -> None:
     assert render_list([SERVING, ORPHAN], LATER) == LIST
+
+
+def test_counts_and_amounts_that_autoscaling_changes_are_marked() -> None:
+    scaled = replace(SERVING, instance_bounds="1-4")
+    assert render_list([scaled], LATER) == SCALED
+    text = render_status(replace(FULL, summary=replace(scaled, instance_count=3)), stand_in=False, now=LATER)
+    assert "instance     3 x ml.p5.48xlarge (autoscaling: 1-4)" in text
+    assert "about 18.75 USD spent so far (at the count where autoscaling starts)" in text
 
 
 def test_the_whole_status() -> None:

@@ -51,9 +51,13 @@ def test_the_whole_plan_of_the_stand_in() -> None:
         {"Key": "peagle-sm:endpoint", "Value": "demo"},
         {"Key": "peagle-sm:spec-hash", "Value": digest},
         {"Key": "peagle-sm:mode", "Value": "p-eagle"},
+        {"Key": "peagle-sm:instance-type", "Value": "ml.c7i.2xlarge"},
+        {"Key": "peagle-sm:instance-count", "Value": "1"},
         {"Key": "peagle-sm:idle-minutes", "Value": "60"},
         {"Key": "peagle-sm:grace-minutes", "Value": "10"},
         {"Key": "peagle-sm:max-lifetime-hours", "Value": "8"},
+        {"Key": "peagle-sm:num-speculative-tokens", "Value": "11"},
+        {"Key": "peagle-sm:lifetime-role", "Value": "own"},
         {"Key": "team", "Value": "search"},
     ]
     expiry = datetime(2026, 11, 20, 16, 30, 15, tzinfo=UTC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -102,6 +103,21 @@ def test_the_budget_counts_with_as_many_instances_as_there_may_be() -> None:
     assert (plan.usd_per_hour, plan.most_usd_per_hour, plan.max_usd) == (4.2, 12.6, 100.8)
     assert [finding.check for finding in plan.findings if finding.severity == "error"] == ["budget"]
     assert {"Key": "peagle-sm:usd-per-hour", "Value": "4.2"} in bodies(plan).endpoint["Tags"]
+
+
+def test_the_tags_say_what_list_shows() -> None:
+    for extra, bounds in (("", None), ("autoscaling: {max_instances: 3}", "1-3")):
+        sent = bodies(plan_of(GPT, extra, STACK))
+        tags = {tag["Key"]: tag["Value"] for tag in sent.endpoint["Tags"]}
+        (variant,) = sent.config["ProductionVariants"]
+        told = json.loads(sent.model["PrimaryContainer"]["Environment"]["SM_VLLM_SPECULATIVE_CONFIG"])
+        assert tags["peagle-sm:num-speculative-tokens"] == str(told["num_speculative_tokens"])
+        assert tags["peagle-sm:instance-type"] == variant["InstanceType"]
+        assert tags["peagle-sm:instance-count"] == str(variant["InitialInstanceCount"])
+        assert tags.get("peagle-sm:instance-bounds") == bounds
+        assert "peagle-sm:lifetime-role" not in tags  # a stack's limit acts by the guard's role
+    plain = {tag["Key"] for tag in bodies(plan_of(GPT, "speculation: {mode: none}", STACK)).endpoint["Tags"]}
+    assert "peagle-sm:num-speculative-tokens" not in plain
 
 
 def test_the_engines_figures_come_as_often_as_asked() -> None:

@@ -66,6 +66,7 @@ class Row:
     config: str = ""
     outcome: str = "InService"
     reason: str | None = None
+    count: int | None = None
 
 
 Fault = Callable[["FakeAws", int, str], BaseException | None]
@@ -80,6 +81,7 @@ class FakeAws:
         self.configs: dict[str, Row] = {}
         self.models: dict[str, Row] = {}
         self.schedules: dict[str, Params] = {}
+        self.schedule_dates: dict[str, tuple[datetime, datetime]] = {}
         self.calls: list[str] = []
         self.before: Fault = lambda aws, number, operation: None
         self.after: Fault = lambda aws, number, operation: None
@@ -234,6 +236,9 @@ class SageMaker:
                 "EndpointConfigName": row.config,
                 "CreationTime": row.created,
                 "FailureReason": row.reason if status == "Failed" else None,
+                **(
+                    {} if row.count is None else {"ProductionVariants": [{"CurrentInstanceCount": row.count}]}
+                ),
             }
 
         return self.aws.call("DescribeEndpoint", act)

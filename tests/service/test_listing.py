@@ -85,6 +85,17 @@ def test_status_warns_where_cloudwatch_does_not_show_requests_in_flight(
     assert endpoint.status().warnings == (() if seconds else (warning,))
 
 
+def test_status_counts_the_instances_that_run_now_and_list_says_what_the_tags_say(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    endpoint = deploy(spec, session=session, pacing=pacing)
+    aws.endpoints["demo"].count = 3
+    seen = endpoint.status().summary
+    assert (seen.instance_count, seen.usd_per_hour) == (3, pytest.approx(12.6))
+    (row,) = list_endpoints(session)
+    assert (row.instance_count, row.instance_bounds) == (1, None)
+
+
 def test_status_of_nothing(session: Session) -> None:
     with pytest.raises(NotFound, match="'nope' does not exist in us-east-1"):
         status("nope", session=session)

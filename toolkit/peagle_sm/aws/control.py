@@ -28,6 +28,13 @@ class EndpointFacts:
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
+    def instance_count(self) -> int | None:
+        """How many instances run now, in all variants; None where SageMaker does not say."""
+        variants = self.raw.get("ProductionVariants") or []
+        counts = [one["CurrentInstanceCount"] for one in variants if "CurrentInstanceCount" in one]
+        return sum(counts) if counts else None
+
+    @property
     def pending_config(self) -> str | None:
         """The config that it is on its way to; None while nothing is under way."""
         return (self.raw.get("PendingDeploymentSummary") or {}).get("EndpointConfigName")

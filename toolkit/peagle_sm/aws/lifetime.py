@@ -18,6 +18,8 @@ from peagle_sm.core.payloads import LIFETIME_RETRY, hard_schedule_name
 
 NAME_PREFIX = "peagle-"
 NAME_SUFFIX = "-lifetime"
+_PAGE = 100  # the most that ListSchedules gives
+_SAME_WRITE = timedelta(seconds=2)  # AWS does not promise one clock reading for both dates of a new schedule
 TARGET_SUFFIX = ":aws-sdk:sagemaker:deleteEndpoint"
 HARD_SUFFIXES = (TARGET_SUFFIX, ":aws-sdk:sagemaker:deleteInferenceComponent")
 # Fields that GetSchedule gives and UpdateSchedule takes: an update replaces the whole schedule.
@@ -31,6 +33,16 @@ _CARRIED = (
     "ScheduleExpressionTimezone",
     "Target",
 )
+
+
+@dataclass(frozen=True)
+class ScheduleRow:
+    """One row of ListSchedules; ``moved`` where the schedule was written again after it was created."""
+
+    name: str
+    enabled: bool
+    created_at: datetime | None
+    moved: bool
 
 
 @dataclass(frozen=True)
@@ -172,14 +184,20 @@ def _remove_hard(session: Session, name: str) -> bool:
     return True
 
 
-def list_names(session: Session) -> Iterator[str]:
-    """List the names of schedules that may be lifetime limits of ours."""
+def list_rows(session: Session) -> Iterator[ScheduleRow]:
+    """List the schedules that may be lifetime limits of ours."""
     with aws_errors("ListSchedules", session.local_url):
-        pages = session.client("scheduler").get_paginator("list_schedules").paginate(NamePrefix=NAME_PREFIX)
-        for page in pages:
+        paginator = session.client("scheduler").get_paginator("list_schedules")
+        for page in paginator.paginate(NamePrefix=NAME_PREFIX, MaxResults=_PAGE):
             for row in page["Schedules"]:
                 if row["Name"].endswith(NAME_SUFFIX):
-                    yield row["Name"]
+                    yield _row(row)
+
+
+def _row(row: Mapping[str, Any]) -> ScheduleRow:
+    created, written = row.get("CreationDate"), row.get("LastModificationDate")
+    moved = created is None or written is None or written - created > _SAME_WRITE
+    return ScheduleRow(row["Name"], row.get("State", "ENABLED") == "ENABLED", created, moved)
 
 
 def _target_endpoint(target: Mapping[str, Any]) -> str | None:

@@ -40,8 +40,8 @@ def render_list(summaries: Sequence[EndpointSummary], now: datetime) -> str:
             _short_mode(each),
             _instance(each),
             "-" if each.age_s is None else elapsed(each.age_s),
-            "-" if each.usd_per_hour is None else f"{each.usd_per_hour:,.2f}",
-            "-" if each.spent_usd is None else f"{each.spent_usd:,.2f}",
+            _amount(each, each.usd_per_hour),
+            _amount(each, each.spent_usd),
             "-" if each.expires_at is None else relative(each.expires_at, now),  # the date is in `status`
         )
         for each in summaries
@@ -58,9 +58,24 @@ def _short_mode(each: EndpointSummary) -> str:
 
 
 def _instance(each: EndpointSummary) -> str:
+    """`2 x ml.g7e.2xlarge`; with autoscaling `1-4 x ml.g7e.2xlarge`, since the count changes by itself."""
     if each.instance_type is None:
         return "-"
-    return f"{each.instance_count} x {each.instance_type}" if each.instance_count else each.instance_type
+    count = each.instance_bounds or each.instance_count
+    return f"{count} x {each.instance_type}" if count else each.instance_type
+
+
+def _instances_now(each: EndpointSummary) -> str:
+    if each.instance_bounds is None or each.instance_type is None:
+        return _instance(each)
+    return f"{each.instance_count} x {each.instance_type} (autoscaling: {each.instance_bounds})"
+
+
+def _amount(each: EndpointSummary, value: float | None) -> str:
+    """An amount of USD; `~` marks one that autoscaling makes an estimate."""
+    if value is None:
+        return "-"
+    return f"~{value:,.2f}" if each.instance_bounds else f"{value:,.2f}"
 
 
 def render_status(status: EndpointStatus, *, stand_in: bool, now: datetime) -> str:
@@ -75,7 +90,7 @@ def render_status(status: EndpointStatus, *, stand_in: bool, now: datetime) -> s
         ("stack", each.stack or ""),
         ("speculation", mode),
         ("weights", STAND_IN if stand_in else ""),
-        ("instance", _instance(each)),
+        ("instance", _instances_now(each)),
         ("image", status.image or ""),
         ("model", status.model_name or ""),
         ("config", _config(status)),
@@ -119,7 +134,13 @@ def _price(each: EndpointSummary) -> str:
     if each.off_why is not None:
         rest = rest_costs(each.stack, each.usd_per_hour)
         return f"{usd(each.usd_per_hour, 'hour')} when it is on\noff: {rest}"
-    return f"{usd(each.usd_per_hour, 'hour')}, {usd(each.spent_usd)} spent so far"
+    return f"{usd(each.usd_per_hour, 'hour')}, {_spent(each)}"
+
+
+def _spent(each: EndpointSummary) -> str:
+    if each.instance_bounds is None:
+        return f"{usd(each.spent_usd)} spent so far"
+    return f"about {usd(each.spent_usd)} spent so far (at the count where autoscaling starts)"
 
 
 def _idle(each: EndpointSummary) -> str:

@@ -13,6 +13,7 @@ from peagle_sm.core.component import component
 from peagle_sm.core.cost import cost_of
 from peagle_sm.core.environment import environment
 from peagle_sm.core.errors import PlanRefused
+from peagle_sm.core.guard_names import scheduler_role
 from peagle_sm.core.records import Names, Plan, Request
 from peagle_sm.core.resolve import Draft
 
@@ -203,17 +204,23 @@ def names_for(endpoint: str, digest: str, *, component: bool = False) -> Names:
 def tags(draft: Draft, digest: str) -> list[dict[str, str]]:
     """Return the tags of everything that is created, the spec's own last."""
     spec, lifecycle, price = draft.spec, draft.spec.lifecycle, cost_of(draft).usd_per_hour
+    least, most = spec.instance_bounds
     ours = {
         keys.MANAGED_BY: keys.MANAGER,
         keys.ENDPOINT: spec.name,
         keys.SPEC_HASH: digest,
         keys.MODE: draft.mode,
+        keys.INSTANCE_TYPE: draft.instance_types[0],
+        keys.INSTANCE_COUNT: str(spec.placement.instance_count),
         keys.IDLE_MINUTES: str(lifecycle.idle_minutes),
         keys.GRACE_MINUTES: str(lifecycle.grace_minutes),
         keys.MAX_LIFETIME_HOURS: keys.number(lifecycle.max_lifetime_hours),
     }
     every = spec.metrics.publish_seconds
     set_only = {
+        keys.NUM_SPECULATIVE_TOKENS: _num_speculative_tokens(draft),
+        keys.INSTANCE_BOUNDS: f"{least}-{most}" if least != most else None,
+        keys.LIFETIME_ROLE: "own" if _own_lifetime_role(draft) else None,
         keys.PUBLISH_SECONDS: str(every) if every != _DEFAULT_PUBLISH_S else None,
         keys.BUDGET_USD: None if lifecycle.budget_usd is None else keys.number(lifecycle.budget_usd),
         keys.USD_PER_HOUR: keys.number(price) if price else None,
@@ -223,6 +230,16 @@ def tags(draft: Draft, digest: str) -> list[dict[str, str]]:
     }
     ours |= {key: value for key, value in set_only.items() if value is not None}
     return [{"Key": key, "Value": value} for key, value in {**ours, **spec.tags}.items()]
+
+
+def _num_speculative_tokens(draft: Draft) -> str | None:
+    return str(draft.num_speculative_tokens) if draft.speculating and draft.num_speculative_tokens else None
+
+
+def _own_lifetime_role(draft: Draft) -> bool:
+    """Whether the lifetime schedule acts by a role that does not go with the guard."""
+    role = (draft.scheduler_role_arn or "").rpartition("/")[2]
+    return draft.context.stack is None and bool(role) and role != scheduler_role(draft.region)
 
 
 def lifetime_schedule(endpoint: str, region: str, role_arn: str | None, expiry: datetime) -> dict[str, Any]:

@@ -329,8 +329,8 @@ class EndpointSpec(_Part):
                 raise ValueError(f"letters, digits, spaces and _ . : / = + - @ (found {key!r}: {text!r})")
             if not 1 <= len(key) <= 128 or len(text) > 256:
                 raise ValueError("keys of 1 to 128 characters and values of at most 256")
-        if len(value) > 40:
-            raise ValueError("at most 40 tags (AWS takes 50, and some are peagle-sm's own)")
+        if len(value) > 30:
+            raise ValueError("at most 30 tags (AWS takes 50, and up to 20 are peagle-sm's own)")
         return value
 
     @field_validator("model_uri", "head_uri")

@@ -94,20 +94,46 @@ def belongings_of(session: Session, name: str, note: Note | None = None) -> Belo
     return one
 
 
-def all_belongings(
-    session: Session, note: Note | None = None, endpoints: Iterable[Listed] | None = None
-) -> list[Belongings]:
-    """Return everything that peagle-sm created in the region, by endpoint name; ``note`` as above.
+def all_belongings(session: Session, note: Note | None = None) -> list[Belongings]:
+    """Return everything that peagle-sm created in the region, by endpoint name; ``note`` as above."""
+    limits = all_limits(session)
+    tagged = all_tagged(session, note)
+    return assemble(session, tagged, control.list_endpoints(session), limits)
 
-    ``endpoints`` are the rows of ListEndpoints, where the caller has them already.
+
+def all_limits(session: Session) -> dict[str, Lifetime]:
+    """Return every lifetime limit of ours by endpoint name, each read with a call of its own."""
+    read = (limit_of(session, row.name) for row in lifetime.list_rows(session))
+    return dict(one for one in read if one is not None)
+
+
+def limit_of(session: Session, schedule: str) -> tuple[str, Lifetime] | None:
+    """Read a schedule: the endpoint's name and the limit, None where it is not a lifetime limit of ours."""
+    limit = lifetime.get(session, schedule)
+    owner = None if limit is None else _owner(limit)
+    if limit is None or owner is None or schedule_name(owner) != schedule:
+        return None
+    return owner, limit
+
+
+def all_tagged(session: Session, note: Note | None = None) -> Tagged | None:
+    """Return the tags of everything of ours by ARN, None where the caller may not use the tagging API."""
+    return _tagged(session, {MANAGED_BY: MANAGER}, note)
+
+
+def assemble(
+    session: Session,
+    tagged: Tagged | None,
+    endpoints: Iterable[Listed],
+    limits: Mapping[str, Lifetime],
+    may_be_paused: Callable[[str, Mapping[str, str]], bool] = lambda name, tags: True,
+) -> list[Belongings]:
+    """Return everything of ours by endpoint name, from the tags and the rows of the lists.
+
+    ``may_be_paused`` picks the configs without an endpoint that need a ListTags: only that knows a pause at
+    once.
     """
-    found: dict[str, Belongings] = {}
-    for schedule in lifetime.list_names(session):
-        limit = lifetime.get(session, schedule)
-        owner = None if limit is None else _owner(limit)
-        if owner is not None and schedule_name(owner) == schedule:
-            found.setdefault(owner, Belongings(owner)).lifetime = limit
-    tagged = _tagged(session, {MANAGED_BY: MANAGER}, note)
+    found = {name: Belongings(name, lifetime=limit) for name, limit in limits.items()}
     # A deploy makes its schedule first, so what is too new for the tagging API has one.
     owners = set(found)
     prefixes = {hashed_prefix(owner) for owner in owners}
@@ -116,16 +142,15 @@ def all_belongings(
         hashed = _HASHED.fullmatch(row.name)
         return hashed is not None and (tagged is None or hashed[1] in prefixes)
 
-    rows = control.list_endpoints(session) if endpoints is None else endpoints
-    for row, tags in _with_tags(session, rows, tagged, lambda row: tagged is None or row.name in owners):
+    for row, tags in _with_tags(session, endpoints, tagged, lambda row: tagged is None or row.name in owners):
         one = found.setdefault(row.name, Belongings(row.name))
         one.endpoint, one.tags, one.stack = row, tags, stack_of(tags)
     for row, tags in _with_tags(session, control.list_endpoint_configs(session), tagged, may_be_new):
         name = tags.get(ENDPOINT)
         if name is not None:
             one = found.setdefault(name, Belongings(name))
-            # Whether a config is paused changes without a new resource, and only ListTags knows it at once.
-            now = tags if one.endpoint is not None else control.tags_of(session, row.arn)
+            ask = one.endpoint is None and may_be_paused(name, tags)
+            now = control.tags_of(session, row.arn) if ask else tags
             if now is not None:
                 _add_config(one, row.name, now)
     for row, tags in _with_tags(session, control.list_models(session), tagged, may_be_new):

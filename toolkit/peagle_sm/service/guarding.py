@@ -42,8 +42,11 @@ def guards_own(session: Session, role_arn: str | None) -> bool:
 
 def limit_acts(session: Session, limit: Lifetime) -> bool:
     """Whether the role by which a lifetime limit deletes is there, as far as may be known."""
-    if not guards_own(session, limit.role_arn):
-        return True
+    return not guards_own(session, limit.role_arn) or guards_role_acts(session)
+
+
+def guards_role_acts(session: Session) -> bool:
+    """Whether the guard's role for lifetime limits is there, as far as may be known."""
     with suppress(CredentialsError):
         status = stack_status(session, GUARD_STACK)
         return status is not None and not status.startswith(("DELETE_", "ROLLBACK_"))

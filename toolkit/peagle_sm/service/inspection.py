@@ -75,6 +75,8 @@ def status(name: str, *, session: Session) -> EndpointStatus:
             raise absent(session, name, ours)
     elif ours.endpoint is None:
         summary = EndpointSummary(name, facts.status, managed=False, created_at=facts.created_at)
+    else:
+        summary = _with_the_count_of_now(summary, facts)
     config_name = facts.config_name if facts else kept_config(ours)
     config = control.describe_endpoint_config(session, config_name)
     model_name = (config.model_name if config else None) or next(iter(ours.models), None)
@@ -92,6 +94,15 @@ def status(name: str, *, session: Session) -> EndpointStatus:
         engine=_engine(session, name) if facts else None,
         warnings=tuple(_warnings(session, facts, ours, acts, entry) if facts else _resting(session, summary)),
     )
+
+
+def _with_the_count_of_now(summary: EndpointSummary, facts: EndpointFacts) -> EndpointSummary:
+    """Replace the count that the config starts with: autoscaling, or a person, may have changed it."""
+    asked, now = summary.instance_count, facts.instance_count
+    if facts.status != "InService" or not asked or now is None or now == asked:
+        return summary
+    hourly = summary.usd_per_hour
+    return replace(summary, instance_count=now, usd_per_hour=None if hourly is None else hourly / asked * now)
 
 
 def kept_config(ours: Belongings) -> str:

@@ -42,8 +42,8 @@ def require_own_stack(endpoint: str, stack: str) -> None:
         )
 
 
-def whole_minutes(tags: Mapping[str, str], key: str) -> int | None:
-    """Return a tag as a number of minutes, None when absent or not a number."""
+def whole_number(tags: Mapping[str, str], key: str) -> int | None:
+    """Return a tag as a whole number, None when absent or not one."""
     text = tags.get(key, "")
     return int(text) if text.isdigit() else None
 

@@ -18,6 +18,12 @@ def list_(state: State, everything: bool) -> None:
     """List the endpoints made by peagle-sm.
 
     What a killed run left without an endpoint is listed too, as Orphaned.
+
+    It makes one call a page and service, however many endpoints there are. K and the instances are what
+    the last deploy or update wrote into tags; `peagle-sm status` reads what runs now. With autoscaling the
+    column shows its bounds (1-4), and ~ marks amounts at the count where it starts. A dash means not known:
+    an older peagle-sm wrote no such tags, and `peagle-sm update` adds them. Without permission for
+    tag:GetResources, each endpoint is read by calls of its own.
     """
     from peagle_sm.cli.connect import open_session
     from peagle_sm.cli.status_text import render_list
