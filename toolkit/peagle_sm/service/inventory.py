@@ -81,8 +81,8 @@ def list_endpoints(
 ) -> list[EndpointSummary]:
     """List what peagle-sm created in the region, orphans included; ``everything`` adds other endpoints.
 
-    One call a page and service: K and the instances are what the tags say, and ``expires_at`` may be a
-    minute late. Without permission for the tagging API each endpoint is read, and ``note`` is called; it is
+    One call a page and service: K and the instances are what the tags say, and ``expires_at`` may be some
+    minutes late. Without permission for the tagging API each endpoint is read, and ``note`` is called; it is
     called too where an endpoint has no such tags.
     """
     now = session.now()

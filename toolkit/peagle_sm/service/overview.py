@@ -19,6 +19,8 @@ from peagle_sm.service.belongings import Belongings, Tagged, assemble, limit_of
 from peagle_sm.service.ownership import amount, stack_of
 
 Entries = Mapping[str, Entry]
+_START_LASTS = timedelta(minutes=30)
+"""From the moment that a lifetime counts from to the creation of its schedule: an update pauses first."""
 
 
 def overview(
@@ -69,12 +71,20 @@ def _end(
     row: ScheduleRow, tags: Mapping[str, str], entry: Entry | None, created: datetime | None, now: datetime
 ) -> datetime | None:
     """Return when a schedule starts; None where only GetSchedule knows."""
-    if entry is not None and entry.is_of(created) and entry.expires_at is not None and entry.expires_at > now:
-        return entry.expires_at
+    # `keep`, `update` and `resume` write the end into the register too; a pause ends what it says.
+    known = entry.expires_at if entry is not None and entry.is_of(created) and not entry.paused else None
+    if row.moved:
+        return known if known is not None and known > now else None
     hours = amount(tags, keys.MAX_LIFETIME_HOURS)
-    if row.created_at is None or row.moved or hours is None:
+    if row.created_at is None or hours is None:
         return None
-    return row.created_at.replace(microsecond=0) + timedelta(hours=hours)
+    end = row.created_at.replace(microsecond=0) + timedelta(hours=hours)
+    if entry is not None and entry.paused and entry.keep_until is not None:
+        end = max(
+            end, entry.keep_until
+        )  # a schedule made after a pause begins no earlier than the lease ends
+    # An end long before this one is of an earlier schedule.
+    return known if known is not None and known > end - _START_LASTS else end
 
 
 def _tags_by_name(tagged: Tagged) -> dict[str, Mapping[str, str]]:
