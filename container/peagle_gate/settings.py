@@ -22,7 +22,8 @@ class Limits:
     Attributes:
         max_body_bytes: of the body; 6 MiB is what botocore lets InvokeEndpoint send.
         max_sequences: ``n`` times the prompts of one request.
-        max_tokens: ``max_tokens`` and ``max_completion_tokens``.
+        max_tokens: output tokens of an answer: ``max_tokens``, ``max_completion_tokens``, ``min_tokens``, and
+            the maximum of a request without them.
         max_logprobs: of ``logprobs``, ``top_logprobs`` and ``prompt_logprobs``; 20 is vLLM's own default.
         max_stops: strings in ``stop`` and ``bad_words``, ids in ``stop_token_ids``.
         max_stop_chars: of one of those strings.
@@ -109,7 +110,7 @@ def _value(environ: Mapping[str, str], name: str, default: Any) -> Any:
 
 def speculation(args: Sequence[str]) -> Speculation | None:
     """Read the server's arguments; None without speculation, or where vLLM itself says what is wrong."""
-    text = _last(args, SPECULATIVE_FLAG)
+    text = last_value(args, SPECULATIVE_FLAG)
     if text is None:
         return _by_single_flags(args)
     try:
@@ -124,13 +125,14 @@ def speculation(args: Sequence[str]) -> Speculation | None:
 
 def _by_single_flags(args: Sequence[str]) -> Speculation | None:
     """vLLM takes method, model and K as three flags too; parallel drafting cannot be asked for by them."""
-    tokens = _last(args, "--spec-tokens") or ""
+    tokens = last_value(args, "--spec-tokens") or ""
     if not tokens.isdecimal() or int(tokens) < 1:
         return None
-    return Speculation(int(tokens), False, _last(args, "--spec-model") or "")
+    return Speculation(int(tokens), False, last_value(args, "--spec-model") or "")
 
 
-def _last(args: Sequence[str], flag: str) -> str | None:
+def last_value(args: Sequence[str], flag: str) -> str | None:
+    """Return the flag's last value, which is the one that argparse takes; None without one."""
     found = None
     for index, argument in enumerate(args):
         name, equals, value = argument.partition("=")

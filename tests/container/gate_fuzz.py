@@ -15,18 +15,22 @@ import random
 import sys
 import warnings
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
+from vllm.config import ModelConfig
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.entrypoints.openai.completion.protocol import CompletionRequest
+from vllm.entrypoints.serve.utils.api_utils import get_max_tokens
 from vllm.exceptions import VLLMValidationError
 from vllm.renderers.chat_utils import has_non_text_content
 from vllm.sampling_params import SamplingParams
 
 from peagle_gate.limits import judge
-from peagle_gate.settings import Limits
+from peagle_gate.settings import Limits, Settings, last_value
+from peagle_gate.start import GENERATION_CONFIG, gate_arguments
 from tests.container.gate_bodies import Writer
 
 MODELS = {"chat": ChatCompletionRequest, "completion": CompletionRequest}
@@ -42,6 +46,8 @@ SMALL = Limits(
     max_format_depth=6,
 )
 LIMITS = (Limits(), SMALL)
+CONTEXT = 1_000_000  # tokens of the model, above every limit
+PROMPT = 10  # tokens
 
 # A refusal of the engine, or a fault in its own checks; in neither case does the request run.
 REFUSED: tuple[type[Exception], ...] = (
@@ -70,6 +76,8 @@ def excesses(kind: str, body: bytes, limits: Limits) -> Iterator[str]:
     except REFUSED:
         return
     yield from _counts(kind, request, limits)
+    if (tokens := output_tokens(request, limits)) > limits.max_tokens:
+        yield f"output tokens={tokens}"
     yield from _structures(request, limits)
     if kind == "chat" and has_non_text_content(json.loads(body)["messages"]):
         yield "media"
@@ -87,6 +95,22 @@ def excesses(kind: str, body: bytes, limits: Limits) -> Iterator[str]:
 def _field(request: Any, name: str) -> Any:
     """Return a field that the model declares; vLLM ignores any other."""
     return getattr(request, name) if name in type(request).model_fields else None
+
+
+def output_tokens(request: Any, limits: Limits) -> int:
+    """Return the maximum of output tokens that a server started by the gate gives a request.
+
+    The steps are those of vLLM's serving classes, up to the sampling parameters.
+    """
+    flag = last_value(gate_arguments([], Settings(limits=limits), ""), GENERATION_CONFIG)
+    given = json.loads(flag or "{}")
+    model = SimpleNamespace(
+        generation_config="auto", override_generation_config=given, try_get_generation_config=dict
+    )
+    defaults = ModelConfig.get_diff_sampling_param(model)
+    completion_tokens = _field(request, "max_completion_tokens")
+    wanted = request.max_tokens if completion_tokens is None else completion_tokens
+    return int(get_max_tokens(CONTEXT, wanted, PROMPT, defaults, given.get("max_new_tokens")))
 
 
 def _counts(kind: str, request: Any, limits: Limits) -> Iterator[str]:
@@ -169,6 +193,15 @@ def _sampling(request: Any) -> SamplingParams | None:
         return None  # vLLM refuses it here
 
 
+def no_maximum(body: bytes) -> bool:
+    """Return whether vLLM reads a body as a chat that says nothing of its maximum of output tokens."""
+    try:
+        request = ADAPTERS["chat"].validate_python(json.loads(body))
+    except REFUSED:
+        return False
+    return request.max_tokens is None and request.max_completion_tokens is None
+
+
 def unclassified() -> list[str]:
     """Return numeric fields of the engine's models that are neither limited nor known to be harmless."""
     found = set()
@@ -183,7 +216,7 @@ def unclassified() -> list[str]:
 def campaign(bodies: int, seed: int) -> dict[str, Any]:
     """Judge ``bodies`` generated bodies; the same seed makes the same bodies."""
     writer = Writer(random.Random(seed), SCHEMAS, LIMITED)
-    counts = {"bodies": 0, "passed": 0, "above": 0}
+    counts = {"bodies": 0, "passed": 0, "above": 0, "no_maximum": 0}
     bypasses: list[dict[str, Any]] = []
     for _ in range(bodies):
         body = writer.body()
@@ -192,6 +225,7 @@ def campaign(bodies: int, seed: int) -> dict[str, Any]:
         refusal = judge(body, limits)
         counts["bodies"] += 1
         counts["passed"] += refusal is None
+        counts["no_maximum"] += refusal is None and no_maximum(body)
         counts["above"] += any(above.values())
         if refusal is None and any(above.values()):
             bypasses.append({"body": body.decode("utf-8", "replace")[:400], "above": above})

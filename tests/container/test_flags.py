@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_gate.flags import FLAGS, VARIABLES, refusals
-from peagle_gate.settings import Settings, speculation
+from peagle_gate.settings import Limits, Settings, speculation
 from peagle_gate.start import gate_arguments, is_on
 from peagle_sm.core.checks.exposure import FORBIDDEN
 from sagemaker_args import build_args
@@ -74,12 +74,12 @@ def test_no_argument_breaks_the_check(args: list[str]) -> None:
 
 def test_the_gate_stands_before_all_other_middleware() -> None:
     args = gate_arguments(["--middleware", "theirs.App"], Settings(), "0.33.0")
-    assert args == ["--shutdown-timeout", "25", "--middleware", "peagle_gate.asgi.Gate"]
+    assert args[-2:] == ["--middleware", "peagle_gate.asgi.Gate"]
 
 
 def test_requests_report_their_acceptance_where_the_engine_can_and_something_drafts() -> None:
     flag = ["--per-request-spec-decode-metrics", "summary"]
-    assert flag == gate_arguments(SPECULATING, Settings(), "0.32.0+cpu")[2:4]
+    assert flag == gate_arguments(SPECULATING, Settings(), "0.32.0+cpu")[4:6]
     for args, version in (
         (SPECULATING, "0.31.1"),
         (SPECULATING, ""),
@@ -92,6 +92,28 @@ def test_requests_report_their_acceptance_where_the_engine_can_and_something_dra
 def test_a_time_for_draining_of_ones_own_stays() -> None:
     assert "--shutdown-timeout" not in gate_arguments(["--shutdown-timeout", "3"], Settings(), "")
     assert gate_arguments([], Settings(drain_s=9), "")[:2] == ["--shutdown-timeout", "9"]
+
+
+@pytest.mark.parametrize(
+    ("own", "passed"),
+    [
+        ([], {"max_new_tokens": 50}),
+        (["--override-generation-config", "{}"], {"max_new_tokens": 50}),
+        (["--override-generation-config", '{"top_k": 3}'], {"top_k": 3, "max_new_tokens": 50}),
+        (['--override-generation-config={"max_new_tokens": 20}'], {"max_new_tokens": 20}),
+        (["--override-generation-config", '{"max_new_tokens": 51}'], {"max_new_tokens": 50}),
+        (["--override-generation-config", '{"max_new_tokens": null}'], {"max_new_tokens": 50}),
+    ],
+)
+def test_an_answer_without_max_tokens_has_the_limit_too(own: list[str], passed: dict[str, int]) -> None:
+    args = gate_arguments(own, Settings(limits=Limits(max_tokens=50)), "")
+    assert json.loads(args[args.index("--override-generation-config") + 1]) == passed
+
+
+@pytest.mark.parametrize("broken", ["{", "[]", "3"])
+def test_a_generation_config_that_vllm_refuses_is_left_to_it(broken: str) -> None:
+    args = gate_arguments(["--override-generation-config", broken], Settings(), "")
+    assert "--override-generation-config" not in args
 
 
 def test_what_the_engine_was_told_of_drafting() -> None:

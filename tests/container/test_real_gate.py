@@ -61,6 +61,7 @@ async def started(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sta
         SPECULATIVE_CONFIG: json.dumps(CONFIG),
         "PEAGLE_GATE_CANARY_PROMPTS": "12",
         "PEAGLE_GATE_SAMPLE_S": "1",
+        "PEAGLE_GATE_MAX_TOKENS": "500",
         "PEAGLE_GATE_NAMESPACE": "peagle-sm/real",
     }
     python = ensure_engine(lambda line: print(line, file=sys.stderr))
@@ -111,6 +112,30 @@ async def test_traffic_is_told_in_embedded_metrics(started: Started) -> None:
     assert told["GeneratedTokens"] == 16
     assert told["Drafts"] > 0
     assert {"Survival1", "Survival2", "Survival3"} <= told.keys()
+
+
+@pytest.mark.parametrize("path", ["/invocations", "/v1/chat/completions"])
+@pytest.mark.parametrize("absent", [{}, {"max_tokens": None, "max_completion_tokens": None}])
+async def test_a_chat_without_max_tokens_ends_at_the_limit(
+    started: Started, path: str, absent: dict[str, None]
+) -> None:
+    chat = {"messages": [{"role": "user", "content": "def f("}], "n": 2, "ignore_eos": True, **absent}
+    status, text = await started.ask(path, chat)
+    assert status == 200, text
+    assert json.loads(text)["usage"]["completion_tokens"] == 2 * 500
+
+
+async def test_a_stream_without_max_tokens_ends_at_the_limit(started: Started) -> None:
+    chat = {"messages": [{"role": "user", "content": "def f("}], "ignore_eos": True, "stream": True}
+    status, text = await started.ask("/invocations", {**chat, "stream_options": {"include_usage": True}})
+    assert status == 200, text
+    assert json.loads(text.split("data: ")[-2])["usage"]["completion_tokens"] == 500
+
+
+async def test_a_completion_without_max_tokens_has_vllms_16(started: Started) -> None:
+    status, text = await started.ask("/invocations", {"prompt": "def f(", "ignore_eos": True})
+    assert status == 200, text
+    assert json.loads(text)["usage"]["completion_tokens"] == 16
 
 
 async def test_sigterm_lets_a_stream_finish_and_takes_nothing_new(started: Started) -> None:

@@ -12,7 +12,11 @@ from peagle_sm.local.engine_output import last_words
 from peagle_sm.local.paths import container_dir
 
 SERVE = container_dir() / "serve"
-GATE = ["--shutdown-timeout", "25", "--middleware", "peagle_gate.asgi.Gate"]
+GATE = [
+    *("--shutdown-timeout", "25"),
+    *("--override-generation-config", '{"max_new_tokens": 32768}'),
+    *("--middleware", "peagle_gate.asgi.Gate"),
+]
 
 
 @pytest.fixture
