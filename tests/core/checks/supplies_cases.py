@@ -30,6 +30,8 @@ _HEAD = Prefix("s3://bucket/head/", _FILES, region="us-east-1")
 _BOTH = Artifacts(_TARGET, _HEAD)
 _IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.18.0"
 _NEWER = "image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:0.31.0"
+_UNKNOWN = "image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:mine"
+_FOLDER = "serving: {env: {TIKTOKEN_ENCODINGS_BASE: /opt/ml/model}}"
 _WITH_VOCABULARY = Artifacts(Prefix(_TARGET.uri, {**_FILES, "o200k_base.tiktoken": 3_613_922}), _HEAD)
 QWEN = CONTAINER.replace("gpt-oss-20b", "qwen3-coder-30b-a3b-instruct")
 _VPC = "security: {vpc: {subnet_ids: [subnet-1], security_group_ids: [sg-1]}}"
@@ -226,10 +228,28 @@ CASES = [
     Case("chat-vocabulary-file", CONTAINER, "security: {network_isolation: false}", fact=_BOTH),
     Case("chat-vocabulary-file", CONTAINER, _NEWER, fact=_BOTH),
     Case("chat-vocabulary-file", CONTAINER, "serving: {env: {TIKTOKEN_ENCODINGS_BASE: /opt/x}}", fact=_BOTH),
+    Case("chat-vocabulary-file", CONTAINER, _UNKNOWN, fact=_BOTH),
+    Case(
+        "chat-vocabulary-file",
+        CONTAINER,
+        f"{_UNKNOWN}\n{_FOLDER}",
+        fact=_BOTH,
+        severity="error",
+        said="no o200k_base.tiktoken in s3://bucket/target/",
+    ),
     Case("chat-vocabulary-file", QWEN, fact=_BOTH),
     Case("chat-vocabulary-file", GPT, fact=_BOTH),
     Case("chat-vocabulary", CONTAINER, severity="info", said="vLLM 0.30.0 needs o200k_base.tiktoken"),
     Case("chat-vocabulary", CONTAINER, _NEWER),
+    Case(
+        "chat-vocabulary",
+        CONTAINER,
+        _UNKNOWN,
+        severity="warning",
+        said="vllm:mine is unknown; below 0.31.0 gpt-oss-20b needs o200k_base.tiktoken",
+    ),
+    Case("chat-vocabulary", CONTAINER, f"{_UNKNOWN}\n{_FOLDER}"),
+    Case("chat-vocabulary", CONTAINER, f"{_UNKNOWN}\nsecurity: {{network_isolation: false}}"),
     Case("chat-vocabulary", QWEN),
     Case("chat-vocabulary", GPT),
 ]

@@ -93,9 +93,13 @@ class Draft:
 
         JumpStart's own files include it, and newer images embed it.
         """
-        if self.source != "container" or not self.spec.security.network_isolation:
-            return None
-        if self.image is None or self.image.version is None:
+        known = self.image is not None and self.image.version is not None
+        return self.possible_vocabulary if known else None
+
+    @property
+    def possible_vocabulary(self) -> Vocabulary | None:
+        """As `needed_vocabulary`, and also for an image of an unknown version."""
+        if self.source != "container" or not self.spec.security.network_isolation or self.image is None:
             return None
         embedded = self.image.at_least(self.catalog.images.vocabulary_embedded.version)
         return None if embedded else self.model.vocabulary

@@ -21,16 +21,32 @@ _REMEDY = (
 )
 
 
-@check("chat-vocabulary", why=_WHY, source=_SOURCE, remedy=_REMEDY, severity="info", url=_URL)
+@check("chat-vocabulary", why=_WHY, source=_SOURCE, remedy=_REMEDY, severity="warning", url=_URL)
 def chat_vocabulary(draft: Draft) -> Iterator[Note]:
     """A model that chats only with a vocabulary file beside its weights."""
-    needed = draft.needed_vocabulary
-    if needed is not None and draft.image is not None:
+    file, image = draft.possible_vocabulary, draft.image
+    if file is None or image is None:
+        return
+    if image.version is not None:
         yield Note(
             "info",
-            f"model_uri: vLLM {draft.image.version_text} needs {needed.name} beside the weights to chat "
-            f"under network isolation ({needed.url})",
+            f"model_uri: vLLM {image.version_text} needs {file.name} beside the weights to chat "
+            f"under network isolation ({file.url})",
         )
+    elif VOCABULARY_FOLDER not in draft.spec.serving.env:
+        # Not set for the user: an engine that embeds the file cannot chat when the folder lacks it.
+        yield Note(
+            "warning",
+            f"image: the vLLM version of {image.uri} is unknown; below {_embedded(draft)} {draft.spec.model} "
+            f"needs {file.name} beside the weights to chat under network isolation",
+            f"If the image has vLLM {_embedded(draft)} or later, start its tag with the version, as in "
+            "vllm:0.33.0. If not, stage the model with `peagle-sm heads stage MODEL --to PREFIX`, and set "
+            f"serving.env.{VOCABULARY_FOLDER}: {MODEL_MOUNT}.",
+        )
+
+
+def _embedded(draft: Draft) -> str:
+    return draft.catalog.images.vocabulary_embedded.version
 
 
 @preflight_check(
@@ -38,7 +54,7 @@ def chat_vocabulary(draft: Draft) -> Iterator[Note]:
 )
 def chat_vocabulary_file(fact: Artifacts, draft: Draft | None) -> Iterator[Note]:
     """A prefix without the vocabulary file that the isolated container needs."""
-    needed = draft.needed_vocabulary if draft is not None else None
+    needed = draft.possible_vocabulary if draft is not None else None
     if draft is None or needed is None or fact.target is None or fact.target.problem is not None:
         return
     if environment(draft).get(VOCABULARY_FOLDER) != MODEL_MOUNT or fact.target.more:
