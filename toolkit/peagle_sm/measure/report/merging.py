@@ -19,8 +19,8 @@ from peagle_sm.measure.result_file import Results
 _ORDER = {"none": 0, "eagle3": 1, "p-eagle": 2, "unknown": 3}
 
 
-def view_of(files: Sequence[Results]) -> View:
-    """Put files together; an arm that means something else in another file gets a name of its own.
+def refuse_mixed(files: Sequence[Results]) -> None:
+    """Refuse files that one report must not hold.
 
     Raises:
         SpecError: no file, or stand-in weights beside real ones.
@@ -33,6 +33,15 @@ def view_of(files: Sequence[Results]) -> View:
             " one report must not put them side by side",
             next_step="make a report for each",
         )
+
+
+def view_of(files: Sequence[Results]) -> View:
+    """Put files together; an arm that means something else in another file gets a name of its own.
+
+    Raises:
+        SpecError: no file, or stand-in weights beside real ones.
+    """
+    refuse_mixed(files)
     merged = _with_own_names(files)
     arms = sorted(
         _first_of_each(arm for each in _with_figures(merged) for arm in each.arms),

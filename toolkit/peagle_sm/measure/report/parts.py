@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from peagle_sm.measure.report.merging import view_of
+from peagle_sm.measure.report.merging import refuse_mixed, view_of
 from peagle_sm.measure.report.runs import names_of
 from peagle_sm.measure.report.unfinished import holds_nothing
-from peagle_sm.measure.report.verdict import workload_name
+from peagle_sm.measure.report.verdict import name_of_workload
 from peagle_sm.measure.report.view import View
 from peagle_sm.measure.result_file import Results
 
@@ -34,7 +34,7 @@ def parts_of(files: Sequence[Results]) -> tuple[Part, ...]:
     Raises:
         SpecError: no file, or stand-in weights beside real ones.
     """
-    view_of(files)  # refuses what must not be in one report at all
+    refuse_mixed(files)
     filled = [each for each in files if not holds_nothing(each)]
     groups = [[each] for each in filled if each.points or each.comparisons]
     runs = tuple(groups)
@@ -47,10 +47,10 @@ def parts_of(files: Sequence[Results]) -> tuple[Part, ...]:
     names = {id(each): name for name, each in zip(names_of(files), files, strict=True)}
     found = []
     for group in groups or [list(files)]:
-        view = view_of(group)
         name = names[id(group[0])].removesuffix(".jsonl")
-        title = " · ".join(word for word in (name, workload_name(view_of(group[:1]))) if word)
-        found.append(Part(name, title, tuple(group), view))
+        workload = name_of_workload(group[0].header.config.get("workload"))
+        title = " · ".join(word for word in (name, workload) if word)
+        found.append(Part(name, title, tuple(group), view_of(group)))
     return tuple(found)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from peagle_sm.measure.records import CheckRecord, ComparisonRecord, FitRecord, Load, PointRecord
 from peagle_sm.measure.report import words
@@ -123,10 +124,13 @@ def limits(view: View, row: ComparisonRecord) -> tuple[str, ...]:
 
 def workload_name(view: View) -> str | None:
     """The prompts' name, where all files agree."""
-    told = view.setting("workload")
-    if isinstance(told, dict):
-        told = told.get("name")
-    return str(told) if told else None
+    return name_of_workload(view.setting("workload"))
+
+
+def name_of_workload(setting: Any) -> str | None:
+    """Return the prompts' name from a run's setting ``workload``; None without one."""
+    name = setting.get("name") if isinstance(setting, dict) else setting
+    return str(name) if name else None
 
 
 def temperature_of(view: View, load: Load | None = None) -> float | None:
