@@ -80,6 +80,7 @@ def job_of(client: Client, server: Server, endpoint: str) -> dict[str, Any]:
         "endpoint": endpoint,
         "port": server.status.port,
         "asynchronous": client.asynchronous,
+        "instead": client.instead,
         "prompt": "def add(a, b):",
         "options": {"max_tokens": 16, "temperature": 0},
         "openai_url": route_url(server, endpoint),

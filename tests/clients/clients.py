@@ -18,6 +18,7 @@ PRICES = {
     "litellm": "a quarter of a minute and 220 MB",
     "strands": "ten seconds and 95 MB",
     "langchain-aws": "ten seconds and 110 MB",
+    "langchain": "about a minute and 135 MB",
     "sagemaker-sdk": "half a minute and 310 MB",
 }
 
@@ -28,7 +29,8 @@ class Client:
 
     ``packages`` are those whose versions the page tells; ``lock`` is in `requirements/`, none means the
     toolkit's own environment; ``way`` is how it comes to the endpoint: SageMaker's stream (``stream``), the
-    OpenAI route (``openai``), or the proxy of `peagle-sm serve` (``serve``).
+    OpenAI route (``openai``), or the proxy of `peagle-sm serve` (``serve``). ``instead`` asks the program for
+    another of its clients.
     """
 
     key: str
@@ -38,6 +40,7 @@ class Client:
     lock: str | None = None
     way: str = "stream"
     asynchronous: bool = False
+    instead: str = ""
 
     @property
     def operation(self) -> str:
@@ -92,4 +95,44 @@ CLIENTS = (
     Client("serve", "OpenAI SDK, `peagle-sm serve`", "openai_sdk", ("openai", "peagle-sm"), way="serve"),
     Client("ours", "**peagle_sm** `stream`", "ours", ("peagle-sm",)),
     Client("ours-async", "**peagle_sm** `astream`", "ours", ("peagle-sm",), asynchronous=True),
+)
+
+#: What docs/clients.md says to use instead, at `peagle-sm serve`.
+BEHIND_SERVE = (
+    Client(
+        "litellm-serve",
+        "litellm `openai/`",
+        "litellm_chat",
+        ("litellm",),
+        "litellm",
+        "serve",
+        instead="openai",
+    ),
+    Client(
+        "litellm-async-serve",
+        "litellm `openai/`, async",
+        "litellm_chat",
+        ("litellm",),
+        "litellm",
+        "serve",
+        asynchronous=True,
+        instead="openai",
+    ),
+    Client(
+        "langchain-serve",
+        "langchain-openai `ChatOpenAI`",
+        "langchain_chat_openai",
+        ("langchain-openai",),
+        "langchain",
+        "serve",
+    ),
+    Client(
+        "strands-serve",
+        "strands-agents `OpenAIModel`",
+        "strands_model",
+        ("strands-agents",),
+        "strands",
+        "serve",
+        instead="openai",
+    ),
 )

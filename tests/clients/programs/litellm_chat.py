@@ -35,7 +35,9 @@ def read_sync(job: Job) -> Iterator[str]:
 
 
 async def _texts(job: Job) -> AsyncIterator[str]:
-    async for chunk in await litellm.acompletion(**request(job)):
+    async for chunk in await litellm.acompletion(
+        **request_openai(job) if job.get("instead") else request(job)
+    ):
         yield chunk.choices[0].delta.content or ""
 
 
