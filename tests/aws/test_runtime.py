@@ -184,7 +184,7 @@ def test_an_endpoint_that_does_not_exist() -> None:
         runtime.invoke(Session.from_boto3(Runtime(error)), "demo", b"{}")
     assert (
         caught.value.next_step
-        == "Look what there is with `peagle-sm list --profile work --region us-east-1`."
+        == "Run `peagle-sm list --profile work --region us-east-1` to see the existing endpoints."
     )
 
 

@@ -59,8 +59,8 @@ Endpoints:
 
 Measuring:
   bench       Measure an endpoint under load.
-  compare     Compare endpoints, or modes of one spec: which is faster, and can
-              the data tell.
+  compare     Compare endpoints, or modes of one spec: which is faster, and is
+              that significant.
   tune        Find the best num_speculative_tokens (K) for each concurrency, and
               the best mode.
   verify      Check that an endpoint's answers are the target's own.

@@ -33,7 +33,7 @@ def test_the_summary(stand_in: Path) -> None:
         "  synthetic data, small stand-in weights; this deployment only; 95% interval over 96 prompts;"
         " HumanEval; temperature 0\n"
         "\n"
-        "ARM      OVER            LOAD  SPEED-UP  95% INTERVAL  TOLD FROM 1  UNITS       DEPLOYMENTS\n"
+        "ARM      OVER            LOAD  SPEED-UP  95% INTERVAL  SIGNIFICANT  UNITS       DEPLOYMENTS\n"
         "P-EAGLE  EAGLE-3         c=1      0.98x  [0.94, 1.03]  no           96 prompts            1\n"
         "P-EAGLE  no speculation  c=1      1.81x  [1.70, 1.93]  yes          96 prompts            1\n"
         "EAGLE-3  no speculation  c=1      1.85x  [1.76, 1.95]  yes          96 prompts            1\n"

@@ -24,7 +24,7 @@ def test_the_whole_text_of_a_small_comparison() -> None:
         "in this deployment\n\n"
         "_small stand-in weights; this deployment only; 95% interval over 96 prompts; HumanEval_\n\n"
         "**Speed-up**\n\n"
-        "| arm | over | load | speed-up | 95% interval | told from 1 | units | deployments |\n"
+        "| arm | over | load | speed-up | 95% interval | significant | units | deployments |\n"
         "| --- | --- | --- | ---: | --- | --- | --- | ---: |\n"
         "| P-EAGLE | EAGLE-3 | c=1 | 0.98x | [0.94, 1.03] | no | 96 prompts | 1 |\n"
         "| P-EAGLE | no speculation | c=1 | 1.81x | [1.70, 1.93] | yes | 96 prompts | 1 |\n"

@@ -102,7 +102,7 @@ def from_client_error(error: Any, operation: str) -> PeagleError:
         step = f"Ask for the permission that the message names ({operation}), or use another --profile."
         return CredentialsError(message, next_step=step, details=details)
     if code in _ABSENT_CODES or (code.startswith("Validation") and is_absent_message(said)):
-        step = "Look what there is with `peagle-sm list`, and check the region and account."
+        step = "Run `peagle-sm list` to see the existing endpoints, and check the region and account."
         return NotFound(message, next_step=step, details=details)
     return ServiceFault(
         message,

@@ -133,7 +133,7 @@ def _not_serving(absent: NotFound, asked: Asked, request_id: str) -> PeagleError
         return NotFound(
             f"endpoint {endpoint!r}: there is none of that name in {session.region}."
             + did_you_mean(session, endpoint),
-            next_step=f"Look what there is with `peagle-sm list{session.command_flags()}`.",
+            next_step=f"Run `peagle-sm list{session.command_flags()}` to see the existing endpoints.",
             details=absent.details,
         )
     return ServiceFault(

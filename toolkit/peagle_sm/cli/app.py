@@ -191,7 +191,7 @@ ENTRIES = (
     Entry(
         "compare",
         f"{_COMMANDS}.compare:compare",
-        "Compare endpoints, or modes of one spec: which is faster, and can the data tell.",
+        "Compare endpoints, or modes of one spec: which is faster, and is that significant.",
         "Measuring",
     ),
     Entry(

@@ -140,7 +140,7 @@ def _survival(points: list[PointRecord]) -> str:
         found = point.acceptance
         if found is None:
             continue
-        rates = " ".join(f"{rate:.3f}" for rate in found.survival) or "not told"
+        rates = " ".join(f"{rate:.3f}" for rate in found.survival) or "unknown"
         by_request = "" if found.per_request is None else f", {found.per_request:.2f} by request"
         lines.append(
             f"{point.load.label}: acceptance length {found.per_step or 1:.2f} by step{by_request};"

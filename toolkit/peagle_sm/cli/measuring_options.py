@@ -55,10 +55,10 @@ repeat_option = click.option(
     "--repeat", is_flag=True, help="Send prompts again when all were sent, never from the cache."
 )
 max_tokens_option = click.option(
-    "--max-tokens", type=click.IntRange(min=1), help="Tokens an answer at most.  [default: 256]"
+    "--max-tokens", type=click.IntRange(min=1), help="Maximum output tokens per answer.  [default: 256]"
 )
 temperature_option = click.option(
-    "--temperature", type=click.FloatRange(0, 2), help="[default: 0; in bodies of yours, theirs]"
+    "--temperature", type=click.FloatRange(0, 2), help="[default: 0, or the value in your request body]"
 )
 api_option = click.option(
     "--api", type=click.Choice(("auto", "chat", "completion")), default="auto", show_default=True

@@ -238,7 +238,7 @@ def _nothing(session: Session, pattern: str) -> PeagleError:
     near = did_you_mean(session, pattern) if _GLOB.isdisjoint(pattern) else ""
     return NotFound(
         f"{pattern!r} matches nothing that peagle-sm made in {session.region}.{near}",
-        next_step=f"Look what there is with `peagle-sm list{session.command_flags()}`.",
+        next_step=f"Run `peagle-sm list{session.command_flags()}` to see the existing endpoints.",
         details={"pattern": pattern},
     )
 

@@ -113,7 +113,7 @@ def _warnings(
     if letters:
         said.append(f"about {letters} undelivered events lie in {names.DEAD_LETTERS}")
     if not any(one.confirmed for one in notices):
-        said.append("nobody is told before an endpoint is turned off: no confirmed subscriber")
+        said.append("no notification goes out before an endpoint is turned off: no confirmed subscriber")
     said += [
         f"endpoint {one.name}: CloudWatch does not show its requests in flight: the guard sees a stream "
         "longer than the grace only by its GPUs; set lifecycle.grace_minutes above your longest stream"

@@ -136,7 +136,7 @@ def absent(session: Session, name: str, ours: Belongings | None = None) -> NotFo
     elsewhere = "" if session.local else "; check --region and --profile"
     return NotFound(
         f"endpoint {name!r} does not exist in {session.region}.{did_you_mean(session, name)}",
-        next_step=f"Look what there is with `peagle-sm list{flags}`{elsewhere}.",
+        next_step=f"Run `peagle-sm list{flags}`{elsewhere} to see the existing endpoints.",
         details={"name": name, "left": []},
     )
 

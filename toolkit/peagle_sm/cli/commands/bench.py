@@ -43,14 +43,18 @@ _MODES = ("none", "eagle3", "p-eagle")
 @click.option(
     "--concurrency",
     type=Numbers(whole=True),
-    help="Closed loops: so many requests in flight.  [default: 1,8 unless --rate is given]",
+    help="Requests in flight (closed loop).  [default: 1,8 unless --rate is given]",
 )
-@click.option("--rate", type=Numbers(whole=False), help="Open loops: so many arrivals a second (Poisson).")
+@click.option("--rate", type=Numbers(whole=False), help="Arrivals per second (open loop, Poisson).")
 @click.option(
-    "--requests", type=click.IntRange(min=1), help="Measured requests a load.  [default: each prompt]"
+    "--requests", type=click.IntRange(min=1), help="Requests measured per load.  [default: each prompt]"
 )
-@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="Measured seconds a load.")
-@click.option("--warm-up", type=click.IntRange(min=0), help="Requests before.  [default: the concurrency]")
+@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="Seconds measured per load.")
+@click.option(
+    "--warm-up",
+    type=click.IntRange(min=0),
+    help="Requests sent before measuring.  [default: the concurrency]",
+)
 @click.option("--ramp", type=click.FloatRange(min=0), default=0.0, help="Seconds in which a load builds up.")
 @repeat_option
 @max_tokens_option
@@ -75,8 +79,16 @@ _MODES = ("none", "eagle3", "p-eagle")
 @click.option("--resume", type=FILE, help="Go on with this results file: same command, unfinished loads.")
 @click.option("--managed", is_flag=True, help="Let SageMaker's own AI benchmark jobs (AIPerf) measure.")
 @click.option("--role-arn", help="Role of the managed jobs.  [default: the model's]")
-@click.option("--s3-output", metavar="S3URI", help="Where they write.  [default: SageMaker's default bucket]")
-@click.option("--tokenizer", metavar="ID|DIR", help="They count tokens with it.  [default: the target's]")
+@click.option(
+    "--s3-output",
+    metavar="S3URI",
+    help="Where the managed jobs write.  [default: SageMaker's default bucket]",
+)
+@click.option(
+    "--tokenizer",
+    metavar="ID|DIR",
+    help="Tokenizer with which the managed jobs count tokens.  [default: the target's]",
+)
 @global_options
 @click.pass_obj
 def bench(state: State, /, endpoint: str, **options: Any) -> None:

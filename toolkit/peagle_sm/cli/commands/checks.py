@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def checks(state: State) -> None:
     """List what is checked before a deploy.
 
-    `doctor` runs them all. --format json has of each what it looks for, why, who says so, how to mend it.
+    `doctor` runs them all. --format json has of each what it looks for, why, who says so, how to fix it.
     docs/checks.md is the same to read.
     """
     from peagle_sm.core.checks import ALL_CHECKS

@@ -1,4 +1,4 @@
-"""`peagle-sm compare`: which of several endpoints, or modes, is faster, and whether the data can tell."""
+"""`peagle-sm compare`: which of several endpoints, or modes, is faster, and whether that is significant."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 @click.option(
     "--deployments",
     type=click.IntRange(min=1, max=20),
-    help="With --modes: deploy all of them so often, for intervals over deployments.  [default: 1]",
+    help="With --modes: number of times to deploy each mode, for intervals over deployments.  [default: 1]",
 )
 @click.option("--k", "ks", metavar="MODE=K", multiple=True, help="A mode's num_speculative_tokens.")
 @click.option("--head", "heads", metavar="MODE=ID", multiple=True, help="A mode's draft head.")
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     type=Numbers(whole=True),
     default="1",
     show_default=True,
-    help="So many requests in flight: 1 is paired by prompt, more are compared by blocks of time.",
+    help="Requests in flight: 1 is paired by prompt, more are compared by blocks of time.",
 )
 @click.option(
     "--blocks", type=click.IntRange(min=2), default=6, show_default=True, help="Blocks above concurrency 1."
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 @global_options
 @click.pass_obj
 def compare(state: State, /, arms: tuple[str, ...], **options: Any) -> None:
-    """Compare endpoints, or modes of one spec: which is faster, and can the data tell.
+    """Compare endpoints, or modes of one spec: which is faster, and is that significant.
 
     ARM is an endpoint's name, NAME/COMPONENT, or the http(s) address of a bare vLLM; LABEL=ARM names it (a
     mode as the label is checked), ARM,ARM are deployments of the same thing. All arms are up together and

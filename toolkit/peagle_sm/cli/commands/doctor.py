@@ -37,7 +37,7 @@ skip_option = click.option(
 @click.argument(
     "spec_path", metavar="[SPEC]", required=False, type=click.Path(path_type=Path, dir_okay=False)
 )
-@click.option("--fix", is_flag=True, help="Mend what can be mended; shows what it would do, and asks.")
+@click.option("--fix", is_flag=True, help="Fix what can be fixed; shows what it would do, and asks.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @skip_option
 @click.option(

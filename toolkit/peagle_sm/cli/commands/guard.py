@@ -26,5 +26,5 @@ def guard() -> None:
     """Install, watch and remove what turns off unused endpoints.
 
     Once in an account and region. It looks at every endpoint of peagle-sm every five minutes and turns off
-    what is proven quiet, over its lifetime or over its budget, after telling people.
+    what is proven quiet, over its lifetime or over its budget, after notifying people.
     """

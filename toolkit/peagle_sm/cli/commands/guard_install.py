@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@click.option("--email", metavar="ADDRESS", help="Who is told before and after an endpoint is turned off.")
+@click.option(
+    "--email", metavar="ADDRESS", help="Address that is notified before and after an endpoint is turned off."
+)
 @click.option(
     "--model-bucket",
     "model_buckets",

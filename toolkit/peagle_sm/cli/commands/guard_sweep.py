@@ -11,7 +11,7 @@ from peagle_sm.cli.state import State
 
 
 @click.command(cls=Command)
-@click.option("--dry-run", is_flag=True, help="Only tell what it would do.")
+@click.option("--dry-run", is_flag=True, help="Only show what it would do.")
 @global_options
 @click.pass_obj
 def sweep(state: State, dry_run: bool) -> None:

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 @spec_argument
 @click.option("--modes", metavar="LIST", help="p-eagle, eagle3 or both.  [default: the spec's]")
 @click.option("--head", "heads", multiple=True, metavar="MODE=ID", help="Draft head of a mode.")
-@click.option("--concurrency", type=Numbers(whole=True), help="So many requests in flight.  [default: 1,8]")
+@click.option(
+    "--concurrency", type=Numbers(whole=True), help="Requests in flight, separated by commas.  [default: 1,8]"
+)
 @click.option("--max-k", type=click.IntRange(2, 32), default=11, show_default=True, help="The largest K.")
 @click.option(
     "--by",
@@ -41,8 +43,8 @@ if TYPE_CHECKING:
     "--components",
     type=click.IntRange(3, 64),
     metavar="ARMS",
-    help="So many arms side by side as inference components of one endpoint: the baseline, and K from small "
-    "to the largest. Eight fit an instance with eight accelerators.",
+    help="Measure this many arms side by side, as inference components of one endpoint: the baseline, and K "
+    "from small to the largest. Eight fit an instance with eight accelerators.",
 )
 @click.option(
     "--max-deployments",
@@ -55,21 +57,31 @@ if TYPE_CHECKING:
     type=click.IntRange(2, 50),  # one alone does not tell how noisy the machine is
     default=4,
     show_default=True,
-    help="Over the K in question, with runtime K.",
+    help="Most rounds over the K that may still be the best (runtime K only).",
 )
 @workload_option
 @workload_file_option
 @click.option(
-    "--requests", type=click.IntRange(min=4), default=24, show_default=True, help="Measured, a window."
+    "--requests",
+    type=click.IntRange(min=4),
+    default=24,
+    show_default=True,
+    help="Requests measured per window.",
 )
-@click.option("--max-tokens", type=click.IntRange(min=8), default=128, show_default=True, help="An answer.")
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=8),
+    default=128,
+    show_default=True,
+    help="Maximum output tokens per answer.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Chooses prompts and their order.")
 @click.option(
     "--sweep",
     type=click.IntRange(0, 100),
     default=0,
     metavar="ROUNDS",
-    help="Measure every K so often afterwards, and say whether the choice stands (runtime K only).",
+    help="Measure every K in this many rounds afterwards, to confirm the choice (runtime K only).",
 )
 @click.option("--out", "-o", type=FILE, help="The results file.  [default: results/tune-NAME-TIME.jsonl]")
 @click.option("--resume", type=FILE, help="Continue this results file: same command, unfinished windows.")

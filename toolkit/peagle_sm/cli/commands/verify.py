@@ -36,13 +36,15 @@ _EVERY_S = 10.0
     "--prompts", type=click.IntRange(min=1), help="How many prompts.  [default: up to 164; --quick: up to 32]"
 )
 @click.option(
-    "--max-tokens", type=click.IntRange(min=2), help="Of a greedy answer.  [default: 256; --quick: 96]"
+    "--max-tokens",
+    type=click.IntRange(min=2),
+    help="Maximum tokens of a greedy answer.  [default: 256; --quick: 96]",
 )
 @click.option("--concurrency", type=click.IntRange(1, 128), default=8, show_default=True)
 @click.option(
     "--checks", metavar="LIST", help=f"Only these, separated by commas.  [default: {','.join(CHECKS)}]"
 )
-@click.option("--quick", is_flag=True, help="A fifth of the tokens: faults must be grosser to be seen.")
+@click.option("--quick", is_flag=True, help="A fifth of the tokens: detects only larger faults.")
 @click.option("--allow-undecided", is_flag=True, help="Exit 0 although a check could not be decided.")
 @click.option(
     "--seed", type=int, default=0, show_default=True, help="Chooses prompts, seeds and stop strings."

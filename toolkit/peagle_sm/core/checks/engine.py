@@ -114,7 +114,7 @@ def supervisor_characters(draft: Draft) -> Iterator[Note]:
 
 @check(
     "draft-dropped",
-    why="The endpoint works, unaccelerated, and nobody is told.",
+    why="The endpoint works without speculation, and no error is reported.",
     source="djl-serving reads OPTION_*, not SM_VLLM_*; JumpStart's spec of gpt-oss-20b on ml.g5",
     remedy="Take an instance family for which JumpStart has the vLLM image (ml.g7e, ml.g6, ml.p5…).",
     url="https://github.com/deepjavalibrary/djl-serving",

@@ -1,7 +1,7 @@
 """The tensors of a head: those that its config calls for, and what is wrong with those it has. Pure.
 
 vLLM itself loads a head without ``d2t``, or without some layer's weights, and drafts nonsense with it:
-acceptance falls to 1, the outputs stay right, and nobody is told. So the head is looked at before.
+acceptance falls to 1, the outputs stay right, and no error is reported. So the head is checked first.
 """
 
 from __future__ import annotations

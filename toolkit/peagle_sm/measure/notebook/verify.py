@@ -44,7 +44,7 @@ def verify(
 
     ``baseline`` is the same target without speculation. ``checks`` are names of
     `peagle_sm.measure.verify.names` (all where none is given); ``quick`` asks a fifth of the tokens, so that
-    faults must be grosser to be seen. Nothing is raised for a fault: ``VerifyResult.passed`` tells, and a
+    detects only larger faults. Nothing is raised for a fault: ``VerifyResult.passed`` tells, and a
     check that cannot tell says so.
 
     Raises:

@@ -96,7 +96,7 @@ def ratios(view: View) -> Rows | None:
     """Every comparison with its interval."""
     if not view.comparisons:
         return None
-    heads = ("arm", "over", "load", "speed-up", "95% interval", "told from 1", "units", "deployments")
+    heads = ("arm", "over", "load", "speed-up", "95% interval", "significant", "units", "deployments")
     rows = tuple(
         (
             view.label(row.faster),

@@ -163,7 +163,7 @@ def _range(view: View) -> str:
         ends = (rows[0], rows[-1])
         said = f"{names}: " + " and ".join(f"{words.ratio(r.ratio.value)} at {r.load.label}" for r in ends)
         what = "comparisons" if are_alike(row.load for row in rows) else "loads"
-        said += f"; told from 1 at {shown} of {len(rows)} {what}."
+        said += f"; significant at {shown} of {len(rows)} {what}."
     least = min(row.deployments for row in rows)
     reach = (
         "One deployment: the intervals say nothing about the next one."
