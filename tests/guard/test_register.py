@@ -47,6 +47,8 @@ FULL = Record(
     wake_tries=2,
     described_at=START,
     variants=("AllTraffic", "canary"),
+    publish_seconds=120,
+    unknown_since=START + 9 * MINUTE,
 )
 
 

@@ -275,60 +275,57 @@ def test_an_idle_endpoint_whose_tag_names_another_stack_ends_itself_and_not_that
     assert "tag peagle-sm:stack: found 'Peagle-work'; allowed: 'Peagle-chat'" in failures[0]
 
 
-def test_the_schedules_that_a_stacks_cleanup_left_behind_go_once_its_endpoint_is_gone() -> None:
-    """Armed at creation for 8 hours, the hard ones half an hour later; a newer arming is left alone."""
+def test_traffic_that_is_shown_while_the_stack_takes_the_endpoint_does_not_hide_the_reason() -> None:
+    """CloudFormation accepted the update; it deletes the endpoint some minutes later all the same."""
     aws = idle(stack="Peagle-chat")
-    ends = START + 6 * HOUR
-    newer = {"peagle-chat-lifetime-hard-2": ends + HOUR}
-    hard = dict.fromkeys(["peagle-chat-lifetime-hard", "peagle-chat-lifetime-hard-1"], ends + HOUR / 2)
-    aws.schedules = {"peagle-chat-lifetime": ends, **hard, **newer}
-    for minutes in (0, 5, 10, 15):
+    for minutes in (0, 5, 10):
         run(aws, minutes)
-    assert aws.schedules == newer
+    aws.change("chat", status="InService")
+    aws.endpoints["chat"].gone_at = at(18)
+    aws.traffic_points("chat", at(11), at(14))
+    assert entry(run(aws, 15)).action == "unmark"
+    run(aws, 20)
+    record = aws.register.records["chat"]
+    assert (record.off_by, record.off_at) == ("idle", at(10))
+    assert [subject for _, subject, _ in aws.notices][-1] == "peagle-sm: chat is off (idle)"
 
 
-HARD = {"peagle-chat-lifetime": START + 6 * HOUR, "peagle-chat-lifetime-hard": START + 6.5 * HOUR}
-
-
-@pytest.mark.parametrize("missed_at", [5, 7 * 60], ids=["within the lifetime", "after it"])
-def test_the_schedules_of_an_endpoint_that_was_deleted_by_hand_go_with_it(missed_at: int) -> None:
-    """The stack keeps its lifetime resource; the schedules would end a later endpoint of the name."""
+def test_a_turn_off_that_came_to_nothing_is_forgotten_after_half_an_hour() -> None:
     aws = idle(stack="Peagle-chat")
-    aws.schedules, aws.rewritten = dict(HARD), dict.fromkeys(HARD, START - 2 * HOUR)
-    run(aws, 0)
-    del aws.endpoints["chat"]
-    run(aws, missed_at)
-    assert aws.schedules == {}
-    asked = len(aws.invoked)
-    run(aws, missed_at + 5)
-    assert len(aws.invoked) == asked, "it is settled once"
+    for minutes in (0, 5, 10):
+        run(aws, minutes)
+    aws.change("chat", status="InService")
+    aws.endpoints["chat"].gone_at = None
+    aws.traffic_points("chat", at(11), at(60))
+    for minutes in range(15, 45, 5):
+        run(aws, minutes)
+    record = aws.register.records["chat"]
+    assert (record.off_by, record.off_at) == (None, None)
 
 
-@pytest.mark.parametrize("missed_at", [5, 7 * 60], ids=["within the lifetime", "after it"])
-def test_what_a_redeploy_armed_before_the_sweep_that_missed_the_endpoint_stays(missed_at: int) -> None:
-    """Deleted by hand after a minute; the next deploy has a lifetime of an hour."""
+def test_the_register_knows_since_when_the_metrics_prove_nothing() -> None:
     aws = idle()
+    for metric in ("Invocations", "ConcurrentRequestsPerModel"):
+        aws.points[("chat", metric)].pop(at(-10))
     run(aws, 0)
-    del aws.endpoints["chat"]
-    armed = at(missed_at - 1)
-    aws.schedules = {"peagle-chat-lifetime": min(armed + HOUR, START + 6 * HOUR)}
-    aws.rewritten = {"peagle-chat-lifetime": armed}
-    run(aws, missed_at)
-    assert aws.schedules
-
-
-def test_what_a_redeploy_armed_while_the_failed_endpoint_was_there_stays() -> None:
-    """A deploy arms, then deletes the failed endpoint; the guard deletes it as well."""
-    aws = FakeAws()
-    aws.add("chat", age=HOUR, status="Failed", max_lifetime_hours="8")
-    aws.schedules, aws.rewritten = (
-        {"peagle-chat-lifetime": START + 2 * HOUR},
-        {"peagle-chat-lifetime": at(-1)},
-    )
-    assert entry(run(aws, 0)).action == "turn-off"
     run(aws, 5)
-    assert aws.endpoints == {}
-    assert aws.schedules
+    assert aws.register.records["chat"].unknown_since == START
+    aws.traffic_points("chat", at(6), at(8))
+    run(aws, 10)
+    assert aws.register.records["chat"].unknown_since is None
+
+
+def test_the_interval_of_an_endpoint_without_its_tag_is_the_described_one() -> None:
+    """An older peagle-sm wrote no tag, and an older guard did not record the interval."""
+    aws = idle()
+    aws.points[("chat", "CPUUtilization")] = {at(minute): 3.0 for minute in range(-118, 120, 2)}
+    aws.endpoints["chat"].view = replace(aws.endpoints["chat"].view, publish_seconds=120)
+    run(aws, -5)
+    aws.register.write("chat", publish_seconds=None)
+    assert entry(run(aws, 0)).evidence == "quiet"
+    asked = aws.calls["DescribeEndpoint"]
+    run(aws, 2)
+    assert aws.calls["DescribeEndpoint"] == asked
 
 
 def test_a_switch_that_hangs_for_some_endpoints_does_not_starve_the_others() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
 
@@ -88,6 +89,23 @@ def test_each_endpoint_without_a_metric_of_its_requests_in_flight_is_warned_of(
         "the grace only by its GPUs; set lifecycle.grace_minutes above your longest stream"
     )
     assert _status(aws, session).warnings == (warning.format("demo"), warning.format("other"))
+
+
+def test_an_endpoint_whose_metrics_have_proven_nothing_for_two_hours_is_warned_of(
+    aws: FakeGuardAws, session: Session
+) -> None:
+    aws.swept(minutes_ago=3)
+    aws.subscribers = [CONFIRMED]
+    gone = {"gone_at": {"S": "2026-11-20T07:40:00+00:00"}}
+    for name, minutes, more in (("demo", 125, {}), ("gone", 300, gone), ("new", 115, {})):
+        since = {"S": (session.now() - timedelta(minutes=minutes)).isoformat()}
+        aws.items.append({"pk": {"S": f"endpoint#{name}"}, "unknown_since": since, **more})
+    (warning,) = _status(aws, session).warnings
+    assert warning.startswith(
+        "endpoint demo: for 2.1 hours its metrics have proven neither traffic nor quiet"
+    )
+    assert "`peagle-sm guard sweep --dry-run --region us-east-1`" in warning
+    assert "`peagle-sm pause demo --region us-east-1`" in warning
 
 
 def test_an_older_package_or_version_is_told(aws: FakeGuardAws, session: Session) -> None:

@@ -307,7 +307,9 @@ def publish_interval(draft: Draft) -> World:
     """The utilisation, and with enhanced metrics the requests too, are published every 10 s to 5 minutes."""
     random = draft.random
     plan = draft.plan(
-        publish_s=random.choice((10, 30, 60, 120, 120, 180, 240, 300, 300)), enhanced=random.random() < 0.5
+        publish_s=random.choice((10, 30, 60, 120, 120, 180, 240, 300, 300)),
+        interval_tag=draft.seed % 2 == 0,
+        enhanced=random.random() < 0.5,
     )
     cloudwatch = draft.cloudwatch(
         stamped_at_end=random.random() < 0.5, jitter_every=random.choice((0, 0, 11))

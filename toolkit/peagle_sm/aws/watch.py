@@ -40,6 +40,7 @@ class Watched:
     """One endpoint in the guard's register; None where the register says nothing of it.
 
     ``streams_hidden``: CloudWatch shows its requests as they arrive, but not those in flight.
+    ``unknown_since``: in service, and the metrics have proven neither traffic nor quiet since then.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Watched:
     off_by: str | None = None
     gone_at: datetime | None = None
     streams_hidden: bool = False
+    unknown_since: datetime | None = None
 
 
 def watched(session: Session, table: str) -> tuple[datetime | None, list[Watched]]:
@@ -75,6 +77,7 @@ def _watched(name: str, item: Mapping[str, Mapping[str, Any]]) -> Watched:
         off_by=item.get("off_by", {}).get("S"),
         gone_at=moment_in(item, "gone_at"),
         streams_hidden=item.get("streams_hidden", {}).get("BOOL") is True,
+        unknown_since=moment_in(item, "unknown_since"),
     )
 
 

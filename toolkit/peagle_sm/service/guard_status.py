@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from peagle_sm.aws import lambdas, stacks, watch
@@ -20,6 +20,7 @@ from peagle_sm.service.inventory import plain
 SWEEP_TOPIC = "NoticesTopicArn"
 """The stack's output with the topic of the notices."""
 _LATE_S = 3 * 60 * names.SWEEP_MINUTES
+_UNKNOWN_TOO_LONG_H = 2.0
 _BUSY_TRIES = 12
 _BUSY_WAIT_S = 5.0
 
@@ -120,7 +121,23 @@ def _warnings(
         for one in endpoints
         if one.streams_hidden and one.gone_at is None
     ]
-    return said
+    return [*said, *_unknown(session, endpoints)]
+
+
+def _unknown(session: Session, endpoints: Sequence[Watched]) -> Iterator[str]:
+    """Yield a warning for each endpoint that the guard cannot find idle, as its metrics prove nothing."""
+    flags = session.command_flags()
+    for one in endpoints:
+        if one.unknown_since is None or one.gone_at is not None:
+            continue
+        hours = (session.now() - one.unknown_since) / timedelta(hours=1)
+        if hours >= _UNKNOWN_TOO_LONG_H:
+            yield (
+                f"endpoint {one.name}: for {hours:.1f} hours its metrics have proven neither traffic nor "
+                "quiet: only its lifetime, budget or hours turn it off. Run "
+                f"`peagle-sm guard sweep --dry-run{flags}` to see which metric is missing. If nobody uses "
+                f"the endpoint, run `peagle-sm pause {one.name}{flags}`"
+            )
 
 
 def _rings(alarm: Alarm) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from peagle_guard import actions, notices, tags
+from peagle_guard import actions, notices
 from peagle_guard.aws import Aws, Unanswered
 from peagle_guard.decide import decide
 from peagle_guard.decide_gone import MOST_WAKE_TRIES
 from peagle_guard.evidence import window
 from peagle_guard.identity import same_arn, same_time
 from peagle_guard.inventory import Inventory, is_foreign
-from peagle_guard.looking import Ours
+from peagle_guard.looking import Ours, lifecycle_of
 from peagle_guard.measure import Look, look
 from peagle_guard.records import BUSY, SERVING, Action, Decision, Evidence, Kind, Lifecycle, Record, Tell
 from peagle_guard.settings import Settings
@@ -96,7 +96,7 @@ class Actor:
         why = is_foreign(found, true_tags, record)
         if why is not None:
             return replace(_stood_down(decision, ours.read, why), action=Action.FOREIGN), ()
-        lifecycle = tags.lifecycle(true_tags)
+        lifecycle = lifecycle_of(found, true_tags)
         record = replace(record, tags=ours.read.tags)
         evidence, faults = self._look_again(replace(ours, endpoint=found, lifecycle=lifecycle, read=record))
         decision = decide(found, lifecycle, record, evidence, self.now)

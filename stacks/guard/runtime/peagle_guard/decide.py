@@ -13,6 +13,7 @@ from peagle_guard.decide_gone import decide_gone
 from peagle_guard.limits import Limit, expires_at, next_limit
 from peagle_guard.records import (
     BUSY,
+    SERVING,
     Action,
     Decision,
     Endpoint,
@@ -28,6 +29,8 @@ from peagle_guard.track import track, unmarked
 _MINUTE = timedelta(minutes=1)
 # Turning off is tried again at the next sweep, not by a second one at the same time.
 RETRY = timedelta(minutes=4)
+# A stack that is being updated to off takes its endpoint within this, whatever the metrics show meanwhile.
+_GOES_WITHIN = timedelta(minutes=30)
 
 
 def decide(
@@ -42,9 +45,22 @@ def decide(
     record = track(endpoint, lifecycle, record, now)
     if evidence.streams_shown is not None:
         record = replace(record, streams_hidden=not evidence.streams_shown)
+    record = replace(record, unknown_since=_unknown_since(endpoint, lifecycle, record, evidence, now))
     limit = next_limit(endpoint, lifecycle, record, now)
     decision = _decide(endpoint, lifecycle, record, evidence, now, limit)
     return replace(decision, expires_at=expires_at(endpoint, lifecycle, record))
+
+
+def _unknown_since(
+    endpoint: Endpoint, lifecycle: Lifecycle, record: Record, evidence: Evidence, now: datetime
+) -> datetime | None:
+    """Return since when the metrics prove nothing; those of the first idle time are never complete."""
+    served = record.first_in_service_at
+    if evidence.kind is not Kind.UNKNOWN or lifecycle.scales_to_zero:
+        return None
+    if endpoint.status not in SERVING or served is None or now - served < lifecycle.idle:
+        return record.unknown_since
+    return record.unknown_since or now
 
 
 def _decide(
@@ -97,12 +113,12 @@ def _on_evidence(
     endpoint: Endpoint, lifecycle: Lifecycle, record: Record, evidence: Evidence, now: datetime
 ) -> Decision:
     if lifecycle.scales_to_zero:
-        return Decision(Action.NONE, "idleness is left to its scaling to zero", unmarked(record))
+        return Decision(Action.NONE, "idleness is left to its scaling to zero", _forgotten(record, now))
     if record.keep_until is not None and record.keep_until > now:
         until = record.keep_until.isoformat(timespec="seconds")
-        return _unmark(record, f"it is kept until {until}")
+        return _unmark(record, f"it is kept until {until}", now)
     if evidence.kind is Kind.TRAFFIC:
-        return _unmark(record, f"traffic: {evidence.detail}" if evidence.detail else "traffic")
+        return _unmark(record, f"traffic: {evidence.detail}" if evidence.detail else "traffic", now)
     if endpoint.status in BUSY:
         return Decision(Action.NONE, f"it is {endpoint.status}", record)
     if evidence.kind is Kind.UNKNOWN:
@@ -119,7 +135,7 @@ def _on_quiet(lifecycle: Lifecycle, record: Record, evidence: Evidence, now: dat
         return Decision(Action.NONE, "unknown is not idle: quiet is not proven for the idle time", record)
     if record.marked_at is None or record.quiet_since is None or since > record.quiet_since:
         off_at = now + lifecycle.grace
-        marked = replace(unmarked(record), quiet_since=since, marked_at=now)
+        marked = replace(_forgotten(record, now), quiet_since=since, marked_at=now)
         reason = f"quiet since {since.isoformat(timespec='seconds')}"
         return Decision(Action.MARK, reason, marked, Tell.IDLE_SOON, OffBy.IDLE, off_at)
     off_at = record.marked_at + lifecycle.grace
@@ -133,15 +149,22 @@ def _on_quiet(lifecycle: Lifecycle, record: Record, evidence: Evidence, now: dat
     return _turn_off(record, OffBy.IDLE, "proven quiet twice, with the grace in between", now, told=True)
 
 
-def _unmark(record: Record, reason: str) -> Decision:
+def _unmark(record: Record, reason: str, now: datetime) -> Decision:
     action = Action.NONE if record.marked_at is None else Action.UNMARK
-    return Decision(action, reason, unmarked(record))
+    return Decision(action, reason, _forgotten(record, now))
+
+
+def _forgotten(record: Record, now: datetime) -> Record:
+    """Return the record without a mark; it keeps the reason of a turn-off that may still be going on."""
+    if record.off_at is None or now - record.off_at >= _GOES_WITHIN:
+        return unmarked(record)
+    return replace(unmarked(record), off_at=record.off_at, off_by=record.off_by)
 
 
 def _turn_off(record: Record, by: OffBy, reason: str, now: datetime, *, told: bool) -> Decision:
     if record.off_at is not None and now - record.off_at < RETRY:
         since = record.off_at.isoformat(timespec="seconds")
         return Decision(Action.WAIT, f"{reason}; being turned off since {since}", record, off_by=by)
-    first = record.off_at is None
+    first = record.off_at is None or record.off_by is not by
     off = replace(record, off_at=now, off_by=by, hours_off=by is OffBy.HOURS)
     return Decision(Action.TURN_OFF, reason, off, None if told or not first else Tell.OFF_NOW, by, now)

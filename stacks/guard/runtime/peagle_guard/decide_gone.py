@@ -50,6 +50,7 @@ def _first_seen_gone(lifecycle: Lifecycle, record: Record, now: datetime) -> Dec
         off_by=off_by,
         hours_off=off_by is OffBy.HOURS,
         warned_at=None,
+        unknown_since=None,
         # A pause by hand does not end the promise of ``keep``: resuming goes on with it.
         keep_until=record.keep_until if record.paused else None,
         expires_at=record.expires_at if record.paused else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from peagle_guard import tags
 from peagle_guard.aws import Aws
@@ -46,7 +46,7 @@ def find_ours(aws: Aws, inventory: Inventory, now: datetime) -> tuple[list[Ours]
         read = replace(record or Record(name=endpoint.name), tags=_kept(found))
         described = _described(aws, endpoint, read, faults)
         if described is not None:
-            lifecycle = tags.lifecycle(found)
+            lifecycle = lifecycle_of(described, found)
             ours.append(
                 Ours(inventory.with_components(described), lifecycle, read, (*faults, *lifecycle.faults))
             )
@@ -66,6 +66,17 @@ def evidence_of(
     if inventory.components is None:
         found = {name: _without_components(each) for name, each in found.items()}
     return {each.endpoint.name: found.get(each.endpoint.name, _UNSEEN) for each in ours}, faults
+
+
+def lifecycle_of(endpoint: Endpoint, found: Mapping[str, str]) -> Lifecycle:
+    """Return what the tags ask for, with the described interval where no tag has it.
+
+    Endpoints of older versions of peagle-sm have no such tag.
+    """
+    lifecycle = tags.lifecycle(found)
+    if tags.PUBLISH_SECONDS in found:
+        return lifecycle
+    return replace(lifecycle, publish=timedelta(seconds=endpoint.publish_seconds))
 
 
 def tracked(each: Ours, now: datetime) -> Record:
@@ -110,9 +121,15 @@ def _described(aws: Aws, endpoint: Endpoint, record: Record, faults: list[str]) 
     same = same_time(record.created_at, endpoint.created_at) and same_time(
         record.described_at, endpoint.modified_at
     )
-    if same and record.variants:
+    # An older version of the guard did not record the interval: describe the endpoint once more.
+    interval = record.publish_seconds
+    if same and record.variants and (interval is not None or tags.PUBLISH_SECONDS in record.tags):
         return replace(
-            endpoint, config_name=record.config_name, variants=record.variants, is_async=record.is_async
+            endpoint,
+            config_name=record.config_name,
+            variants=record.variants,
+            is_async=record.is_async,
+            publish_seconds=interval or endpoint.publish_seconds,
         )
     try:
         return aws.describe_endpoint(endpoint.name)

@@ -33,6 +33,8 @@ class Endpoint:
     instances: int | None = None
     # Asynchronous inference publishes no Invocations.
     is_async: bool = False
+    # The interval at which its instances publish utilisation.
+    publish_seconds: int = 60
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Lifecycle:
     hours: Timetable | None = None
     stack: str | None = None
     scales_to_zero: bool = False
-    # The interval at which the endpoint's instances publish utilisation.
+    # The interval at which the endpoint's instances publish utilisation; without its tag, as described.
     publish: timedelta = timedelta(minutes=1)
     # Tags that could not be read, in words; a sweep reports them.
     faults: tuple[str, ...] = ()
@@ -110,8 +112,11 @@ class Record:
     described_at: datetime | None = None
     variants: tuple[str, ...] = ()
     is_async: bool = False
+    publish_seconds: int | None = None
     # CloudWatch shows its requests as they arrive, but not those in flight.
     streams_hidden: bool = False
+    # In service, and the metrics have proven neither traffic nor quiet since then.
+    unknown_since: datetime | None = None
     version: int = 0
 
 

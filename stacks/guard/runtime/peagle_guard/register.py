@@ -31,10 +31,11 @@ _TIMES = (
     "woken_for",
     "wake_tried_at",
     "described_at",
+    "unknown_since",
 )
 _TEXTS = ("arn", "config_name", "stack")
 _FLAGS = ("paused", "hours_off", "parting", "is_async", "streams_hidden")
-_COUNTS = ("instances", "base_instances", "wake_tries")
+_COUNTS = ("instances", "base_instances", "wake_tries", "publish_seconds")
 # What is gone is remembered this long, so that it can be explained; what is paused or has hours, for good.
 _REMEMBERED = timedelta(days=90)
 _YEARS = range(2000, 2200)

@@ -11,6 +11,7 @@ from peagle_guard.records import Lifecycle
 
 PREFIX = "peagle-sm:"
 MANAGED_BY = f"{PREFIX}managed-by"
+PUBLISH_SECONDS = f"{PREFIX}publish-seconds"
 STACK_PREFIX = "Peagle-"
 # A stream may last 8 minutes; idle plus grace is at least 15 by the spec's own rule.
 _LEAST_IDLE_MINUTES, _LEAST_GRACE_MINUTES, _LEAST_SUM_MINUTES = 5.0, 10.0, 15.0

@@ -67,11 +67,12 @@ def _counted(instances: int, lifecycle: Lifecycle, record: Record, now: datetime
 def _configured(endpoint: Endpoint, record: Record) -> Record:
     """Note what was described. Another configuration is a new deploy: the idle clock starts again."""
     if record.config_name not in ("", endpoint.config_name):
-        record = replace(unmarked(record), first_in_service_at=None)
+        record = replace(unmarked(record), first_in_service_at=None, unknown_since=None)
     return replace(
         record,
         config_name=endpoint.config_name,
         variants=endpoint.variants,
         is_async=endpoint.is_async,
+        publish_seconds=endpoint.publish_seconds,
         described_at=endpoint.modified_at,
     )

@@ -1,0 +1,64 @@
+"""Which lifetime schedules a sweep removes once an endpoint is gone: its own, and never the next one's."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.guard.fake_aws import START, FakeAws
+from tests.guard.test_sweep import HOUR, at, entry, idle, run
+
+
+def test_the_schedules_that_a_stacks_cleanup_left_behind_go_once_its_endpoint_is_gone() -> None:
+    """Armed at creation for 8 hours, the hard ones half an hour later; a newer arming is left alone."""
+    aws = idle(stack="Peagle-chat")
+    ends = START + 6 * HOUR
+    newer = {"peagle-chat-lifetime-hard-2": ends + HOUR}
+    hard = dict.fromkeys(["peagle-chat-lifetime-hard", "peagle-chat-lifetime-hard-1"], ends + HOUR / 2)
+    aws.schedules = {"peagle-chat-lifetime": ends, **hard, **newer}
+    for minutes in (0, 5, 10, 15):
+        run(aws, minutes)
+    assert aws.schedules == newer
+
+
+HARD = {"peagle-chat-lifetime": START + 6 * HOUR, "peagle-chat-lifetime-hard": START + 6.5 * HOUR}
+
+
+@pytest.mark.parametrize("missed_at", [5, 7 * 60], ids=["within the lifetime", "after it"])
+def test_the_schedules_of_an_endpoint_that_was_deleted_by_hand_go_with_it(missed_at: int) -> None:
+    """The stack keeps its lifetime resource; the schedules would end a later endpoint of the name."""
+    aws = idle(stack="Peagle-chat")
+    aws.schedules, aws.rewritten = dict(HARD), dict.fromkeys(HARD, START - 2 * HOUR)
+    run(aws, 0)
+    del aws.endpoints["chat"]
+    run(aws, missed_at)
+    assert aws.schedules == {}
+    asked = len(aws.invoked)
+    run(aws, missed_at + 5)
+    assert len(aws.invoked) == asked, "it is settled once"
+
+
+@pytest.mark.parametrize("missed_at", [5, 7 * 60], ids=["within the lifetime", "after it"])
+def test_what_a_redeploy_armed_before_the_sweep_that_missed_the_endpoint_stays(missed_at: int) -> None:
+    """Deleted by hand after a minute; the next deploy has a lifetime of an hour."""
+    aws = idle()
+    run(aws, 0)
+    del aws.endpoints["chat"]
+    armed = at(missed_at - 1)
+    aws.schedules = {"peagle-chat-lifetime": min(armed + HOUR, START + 6 * HOUR)}
+    aws.rewritten = {"peagle-chat-lifetime": armed}
+    run(aws, missed_at)
+    assert aws.schedules
+
+
+def test_what_a_redeploy_armed_while_the_failed_endpoint_was_there_stays() -> None:
+    """A deploy arms, then deletes the failed endpoint; the guard deletes it as well."""
+    aws = FakeAws()
+    aws.add("chat", age=HOUR, status="Failed", max_lifetime_hours="8")
+    aws.schedules, aws.rewritten = (
+        {"peagle-chat-lifetime": START + 2 * HOUR},
+        {"peagle-chat-lifetime": at(-1)},
+    )
+    assert entry(run(aws, 0)).action == "turn-off"
+    run(aws, 5)
+    assert aws.endpoints == {}
+    assert aws.schedules
