@@ -188,7 +188,7 @@ def test_what_is_no_tuning_is_not_continued(peagle: Run, spec: Callable[..., str
     )
     result = peagle("tune", path, *SMALL, "--yes", "--resume", str(out))
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "r.jsonl is a bench file, and tune goes on with files of its own" in result.stderr
+    assert "r.jsonl is a bench file, and tune continues only its own files" in result.stderr
     missing = peagle("tune", path, *SMALL, "--yes", "--resume", "none.jsonl")
     assert missing.exit_code == 2, missing.stderr
     assert "there is no results file none.jsonl" in missing.stderr

@@ -135,7 +135,7 @@ def test_a_file_of_another_command_is_not_resumed(tmp_path: Path) -> None:
     path.write_text(to_line(header) + "\n")
     world = World()
     with pytest.raises(
-        SpecError, match="is a compare file, and bench goes on with files of its own"
+        SpecError, match="is a compare file, and bench continues only its own files"
     ) as raised:
         run(path, world, resume=True)
     assert f"peagle-sm report {path}" in (raised.value.next_step or "")

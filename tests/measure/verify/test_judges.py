@@ -44,7 +44,7 @@ def greedy_cases(wrong: int, own: int, gap: float) -> list[GreedyCase]:
     ("wrong", "own", "gap", "passed", "why"),
     [
         (10, 10, 0.15, True, ""),
-        (1, 10, 0.25, False, "token 2 lies 0.25 nats below"),
+        (1, 10, 0.25, False, "token 2 is 0.25 nats below"),
         (35, 10, 0.15, False, "more prompts diverge than the baseline's own"),
         (38, 0, 0.15, False, "38 tokens are not the target's best, the baseline's own 0"),
     ],

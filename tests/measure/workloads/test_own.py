@@ -74,7 +74,7 @@ def test_limits_are_changed_only_when_asked(tmp_path: Path) -> None:
         ([{"prompt": ["a", "b"]}], "several answers in one request (prompt)"),
         ([{"turns": []}], "turns must be a list of one or more texts"),
         ([{"body": "x"}], "body is no JSON object"),
-        ([{**CHAT, "id": "a"}, {**CHAT, "id": "a"}], "the id 'a' stands there twice"),
+        ([{**CHAT, "id": "a"}, {**CHAT, "id": "a"}], "the id 'a' appears twice"),
     ],
 )
 def test_a_wrong_file_is_told_with_its_line(tmp_path: Path, rows: list[Any], said: str) -> None:

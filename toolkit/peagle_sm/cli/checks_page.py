@@ -220,6 +220,6 @@ def _traps() -> list[str]:
 
 def _full(each: Check) -> str:
     source = f"[{each.source}]({each.url})" if each.url else each.source
-    lines = [f"### {each.id}", "", each.what, "", f"- why: {each.why}", f"- to mend it: {each.remedy}"]
+    lines = [f"### {each.id}", "", each.what, "", f"- why: {each.why}", f"- fix: {each.remedy}"]
     lines += [f"- `--fix`: {each.fix.what}"] if each.fix else []
     return "\n".join([*lines, f"- source: {source}", ""])

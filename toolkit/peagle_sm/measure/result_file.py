@@ -328,7 +328,7 @@ def demand_command(path: Path, command: str) -> None:
     found = read(path).header.command
     if found != command:
         raise SpecError(
-            f"{path} is a {found} file, and {command} goes on with files of its own",
+            f"{path} is a {found} file, and {command} continues only its own files",
             next_step=f"peagle-sm report {path} shows it; for {command} leave --resume out, "
             f"or give a {command} file",
             details={"command": found},
@@ -349,7 +349,7 @@ def demand_same_config(path: Path, before: Mapping[str, Any], now: Mapping[str, 
     if different:
         said = "; ".join(f"{key} was {_tell(before, key)}, now {_tell(wanted, key)}" for key in different)
         raise SpecError(
-            f"{path} is of a run that was set up otherwise: {said}",
+            f"{path} belongs to a run with other settings: {said}",
             next_step="resume with the same options, or start a run of its own in another file (--out)",
             details={"different": different},
         )

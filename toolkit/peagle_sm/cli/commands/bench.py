@@ -76,7 +76,7 @@ _MODES = ("none", "eagle3", "p-eagle")
 @click.option("--seed", type=int, default=0, show_default=True, help="Chooses prompts, order and arrivals.")
 @click.option("--keep-text", is_flag=True, help="Keep the answers in the results file.")
 @click.option("--out", "-o", type=FILE, help="The results file.  [default: results/bench-NAME-TIME.jsonl]")
-@click.option("--resume", type=FILE, help="Go on with this results file: same command, unfinished loads.")
+@click.option("--resume", type=FILE, help="Continue this results file: same command, unfinished loads.")
 @click.option("--managed", is_flag=True, help="Let SageMaker's own AI benchmark jobs (AIPerf) measure.")
 @click.option("--role-arn", help="Role of the managed jobs.  [default: the model's]")
 @click.option(

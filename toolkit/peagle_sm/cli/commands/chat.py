@@ -28,7 +28,7 @@ MAX_TOKENS = 512
     type=click.IntRange(min=1),
     default=MAX_TOKENS,
     show_default=True,
-    help="Stop an answer after so many tokens.",
+    help="Maximum output tokens per answer.",
 )
 @click.option(
     "--temperature",

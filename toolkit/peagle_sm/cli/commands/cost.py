@@ -21,9 +21,9 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 
 @click.command(cls=Command)
 @click.argument("files", metavar="FILE…", nargs=-1, required=True, type=RESULTS_FILE)
-@click.option("--otps", type=_POSITIVE, help="Size a fleet for so many output tokens a second.")
+@click.option("--otps", type=_POSITIVE, help="Size a fleet for this many output tokens per second.")
 @click.option(
-    "--requests-per-s", type=_POSITIVE, help="Size a fleet for so many requests like the measured ones."
+    "--requests-per-s", type=_POSITIVE, help="Size a fleet for this many requests like the measured ones."
 )
 @click.option(
     "--headroom",
@@ -50,7 +50,7 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 )
 @click.option("--training-usd", type=_POSITIVE, help="What training a custom head cost: show its break-even.")
 @click.option("--head", metavar="ARM", help="The arm with the custom head.  [default: the P-EAGLE arm]")
-@click.option("--baseline", metavar="ARM", help="What it is set against.  [default: EAGLE-3, else none]")
+@click.option("--baseline", metavar="ARM", help="Arm to compare it with.  [default: EAGLE-3, else none]")
 @global_options
 @click.pass_obj
 def cost(

@@ -31,13 +31,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 
 @click.command(cls=Command, context_settings={"allow_extra_args": True})
 @endpoint_argument
-@click.option("--prompt", "-p", help="The text to go on from; - reads it from stdin.")
+@click.option("--prompt", "-p", help="The prompt; - reads it from stdin.")
 @click.option("--messages", type=_FILE, help="JSON file with chat messages.")
 @click.option("--body", type=_FILE, help="JSON file with a whole request body.")
 @click.option(
     "--max-tokens",
     type=click.IntRange(min=1),
-    help=f"Stop after so many output tokens.  [default: {MAX_TOKENS}; with a whole body, the body's]",
+    help=f"Maximum output tokens.  [default: {MAX_TOKENS}; with a whole body, the body's]",
 )
 @click.option(
     "--temperature",
@@ -52,13 +52,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
     "--read-timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Give a stream up that is silent for so long.  [default: 490]",
+    help="Stop when a stream is silent this long.  [default: 490]",
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Give a stream up that has not ended by then.  [default: 500]",
+    help="Stop when a stream has not ended after this time.  [default: 500]",
 )
 @click.option("--no-stream", is_flag=True, help="Ask for the whole answer in one piece.")
 @global_options

@@ -118,7 +118,7 @@ def gap_at(case: GreedyCase, at: int) -> float:
 
 
 def _example(case: GreedyCase, at: int) -> str:
-    return f"{case.prompt_id}: token {at + 1} lies {gap_at(case, at):.4g} nats below the target's best"
+    return f"{case.prompt_id}: token {at + 1} is {gap_at(case, at):.4g} nats below the target's best"
 
 
 def _exact(

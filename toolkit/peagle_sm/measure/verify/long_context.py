@@ -48,7 +48,7 @@ def judge_long_context(cases: Sequence[LongCase], floor: Floor) -> Verdict:
             if largest is None:
                 unscored.append(case)
             elif largest > limit:
-                found.append(f"a token lies {largest:.3g} nats below the target's best")
+                found.append(f"a token is {largest:.3g} nats below the target's best")
             elif not any(case.gaps):
                 found += ["the answer ends elsewhere"] if exact else []
         faults += [f"prompt of {case.length:,} tokens: {fault}" for fault in found]

@@ -143,7 +143,7 @@ def _source(name: str, seed: int, count: int | None, file: Path | None, fetch: F
 def _own(name: str) -> Source:
     if name.startswith("s3://"):
         raise SpecError(
-            f"{name!r} lies in S3, and a workload is read from this machine",
+            f"{name!r} is in S3; a workload is read from this machine",
             next_step=f"copy it: aws s3 cp --recursive {name} DIRECTORY; then give the directory",
         )
     path = Path(name)

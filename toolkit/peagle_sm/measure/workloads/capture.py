@@ -35,7 +35,7 @@ def read_capture(path: Path) -> Source:
     )
     if not files:
         raise SpecError(
-            f"{path}: no capture file ({' or '.join(_SUFFIXES)}) lies below it",
+            f"{path}: no capture file ({' or '.join(_SUFFIXES)}) in it",
             next_step="copy them with: aws s3 cp --recursive <DestinationS3Uri> DIRECTORY",
         )
     contents = [read_bytes(each) for each in files]

@@ -72,7 +72,7 @@ def refuse_repeated_ids(questions: Sequence[Question], origin: str) -> None:
     for question in questions:
         if question.id in seen:
             raise SpecError(
-                f"{origin}: the id {question.id!r} stands there twice",
+                f"{origin}: the id {question.id!r} appears twice",
                 next_step="give each prompt an id of its own, or leave the ids out",
             )
         seen.add(question.id)
