@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from peagle_sm.aws.session import Session
-from peagle_sm.core.errors import BillableLeft, NotFound, PeagleError, PlanRefused
+from peagle_sm.core.errors import BillableLeft, CredentialsError, NotFound, PeagleError, PlanRefused
 from peagle_sm.core.spec import EndpointSpec
 from peagle_sm.service import (
     Deletable,
@@ -335,3 +335,18 @@ def test_deleting_an_endpoint_that_is_creating_says_why_it_waits_and_not_after(
         "InService": waiting,
         "Deleting": waiting,
     }
+
+
+def test_who_may_not_read_a_schedule_ends_the_cost_and_is_told_its_name(aws: FakeAws, pacing: Pacing) -> None:
+    session = _deployed(aws, "demo")
+    aws.before = lambda _, number, operation: denied(operation) if operation == "GetSchedule" else None
+    with pytest.raises(PeagleError, match=r"Not proven gone.*: schedule/peagle-demo-lifetime \(") as caught:
+        delete(["demo"], session=session, pacing=pacing)
+    assert not isinstance(caught.value, BillableLeft | CredentialsError)
+    assert aws.everything() == ["schedule/peagle-demo-lifetime"]
+    assert caught.value.next_step == (
+        "If it exists: `aws scheduler delete-schedule --name peagle-demo-lifetime --region us-east-1`."
+    )
+    # Alone it cannot be told from somebody else's.
+    with pytest.raises(CredentialsError, match="GetSchedule"):
+        delete(["demo"], session=session, pacing=pacing)

@@ -33,6 +33,7 @@ from peagle_sm.service import (
 )
 from tests.service.fakes import ROLE, START, FakeAws, Row, broken, denied, lost, throttled
 from tests.service.setting import make_spec, pacing_of, session_of
+from tests.service.stacked import in_a_stack
 
 SCHEDULE = "peagle-demo-lifetime"
 GUARDS_ROLE = "arn:aws:iam::123456789012:role/peagle-scheduler-us-east-1"
@@ -333,3 +334,26 @@ def test_ctrl_c_in_a_resume_leaves_it_off(aws: FakeAws, spec: EndpointSpec, paci
     with pytest.raises(Interrupted, match="is off again, and can be resumed"):
         resume("demo", session=session, pacing=pacing, progress=press)
     assert _kinds(aws) == ["endpoint-config", "model"]
+
+
+def test_who_may_not_read_a_schedule_pauses_and_is_told_its_name(aws: FakeAws, pacing: Pacing) -> None:
+    """The endpoint's cost ends; the next `resume` arms the schedule anew."""
+    session = _deployed(aws)
+    aws.before = lambda _, number, operation: denied(operation) if operation == "GetSchedule" else None
+    for _ in range(2):
+        with pytest.raises(PeagleError, match="gone and paused, but its lifetime schedule") as caught:
+            pause("demo", session=session, pacing=pacing)
+        assert caught.value.exit_code == 1
+        command = f"`aws scheduler delete-schedule --name {SCHEDULE} --region us-east-1`"
+        assert command in (caught.value.next_step or "")
+    assert not aws.endpoints
+    aws.before = lambda _, number, operation: None
+    assert resume("demo", session=session, pacing=pacing).config
+    assert aws.schedules[SCHEDULE]["StartDate"] > aws.clock.now()
+
+
+def test_who_may_not_read_a_schedule_pauses_a_stacks_endpoint(aws: FakeAws, pacing: Pacing) -> None:
+    session = in_a_stack(aws)
+    aws.before = lambda _, number, operation: denied(operation) if operation == "GetSchedule" else None
+    assert pause("demo", session=session, pacing=pacing).stack == "Peagle-demo"
+    assert not aws.endpoints

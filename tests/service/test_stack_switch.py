@@ -140,17 +140,3 @@ def test_a_switch_that_is_busy_is_asked_again(aws: FakeAws, pacing: Pacing) -> N
     aws.before = lambda _, number, operation: busy.pop() if operation == "Invoke" and busy else None
     pause("demo", session=session, pacing=pacing)
     assert aws.calls.count("Invoke") == 2
-
-
-def test_what_a_stack_has_left_behind_is_refused_with_a_way_out(aws: FakeAws, pacing: Pacing) -> None:
-    """`cdk destroy` cannot delete it: there is no stack any more."""
-    session = in_a_stack(aws)
-    del aws.stacks["Peagle-demo"]
-    with pytest.raises(PlanRefused, match="which does not exist any more") as caught:
-        delete(["demo"], session=session, pacing=pacing)
-    assert "cdk destroy" not in (caught.value.next_step or "")
-    assert "`peagle-sm pause demo --region us-east-1`" in (caught.value.next_step or "")
-    assert "delete-endpoint-config --endpoint-config-name demo-" in (caught.value.next_step or "")
-    assert "delete-model --model-name demo-" in (caught.value.next_step or "")
-    pause("demo", session=session, pacing=pacing)
-    assert not aws.endpoints

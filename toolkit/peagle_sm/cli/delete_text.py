@@ -16,6 +16,8 @@ def render_going(going: Sequence[Deletable], with_logs: bool) -> str:
     lines = ["To be deleted:"]
     for each in going:
         lines.append(f"  {each.name} ({each.status}, {usd(each.usd_per_hour, 'hour')})")
+        if each.gone_stack is not None:
+            lines.append(f"    left by stack {each.gone_stack}, which no longer exists")
         lines.extend(f"    {resource}" for resource in each.resources)
         if each.log_group is not None:
             lines.append(f"    log-group/{each.log_group}{'' if with_logs else ': stays, unless you say so'}")
@@ -31,6 +33,7 @@ def going_data(going: Sequence[Deletable]) -> list[dict[str, Any]]:
             "usd_per_hour": each.usd_per_hour,
             "resources": list(each.resources),
             "log_group": each.log_group,
+            "gone_stack": each.gone_stack,
         }
         for each in going
     ]

@@ -18,7 +18,7 @@ from peagle_sm.aws.control import EndpointFacts, Listed
 from peagle_sm.aws.lifetime import Lifetime
 from peagle_sm.aws.session import Session
 from peagle_sm.aws.tagging import tagged_resources
-from peagle_sm.core.errors import PeagleError
+from peagle_sm.core.errors import CredentialsError, PeagleError
 from peagle_sm.core.guard_names import ENDPOINT_STACK_PREFIX
 from peagle_sm.core.payloads import hashed_prefix, schedule_name
 from peagle_sm.core.tags import ENDPOINT, MANAGED_BY, MANAGER, PAUSED
@@ -36,7 +36,8 @@ class Belongings:
     """Everything of ours under one endpoint's name.
 
     ``endpoint`` is None where it is paused or only remains are left. ``tags`` are the endpoint's, or those
-    of the config that is left; ``stack`` is the stack that owns any of it.
+    of the config that is left; ``stack`` is the stack that owns any of it. ``unread_lifetime`` is why its
+    lifetime schedule could not be read.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Belongings:
     stack: str | None = None
     kept_config: str | None = None
     paused_at: datetime | None = None
+    unread_lifetime: CredentialsError | None = None
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -67,14 +69,18 @@ class Belongings:
     @property
     def doomed(self) -> Doomed:
         """Return it as what a teardown takes."""
-        schedules = () if self.lifetime is None else (self.lifetime.name,)
+        may_exist = self.lifetime is not None or self.unread_lifetime is not None
+        schedules = (schedule_name(self.name),) if may_exist else ()
         return Doomed(self.name, tuple(self.configs), tuple(self.models), schedules)
 
 
-def belongings_of(session: Session, name: str, note: Note | None = None) -> Belongings:
+def belongings_of(
+    session: Session, name: str, note: Note | None = None, *, need_lifetime: bool = True
+) -> Belongings:
     """Return what peagle-sm created under one endpoint's name; empty ``resources`` when nothing is left.
 
     ``note`` is called with a sentence where the caller lacks a permission that makes this quick.
+    ``need_lifetime`` False: a lifetime schedule that the caller may not read is no error.
     """
     one = Belongings(name)
     facts = control.describe_endpoint(session, name)
@@ -88,9 +94,14 @@ def belongings_of(session: Session, name: str, note: Note | None = None) -> Belo
     for row, marks in _owned(session, name, _models_of(session, name, tagged, one, note)):
         one.models.append(row.name)
         one.stack = one.stack or stack_of(marks)
-    limit = lifetime.get(session, schedule_name(name))
-    if limit is not None and limit.ends(name):
-        one.lifetime = limit
+    try:
+        limit = lifetime.get(session, schedule_name(name))
+    except CredentialsError as error:
+        if need_lifetime:
+            raise
+        one.unread_lifetime = error
+    else:
+        one.lifetime = limit if limit is not None and limit.ends(name) else None
     return one
 
 

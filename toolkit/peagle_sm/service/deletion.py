@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ from peagle_sm.aws.session import Session
 from peagle_sm.aws.stacks import stack_status
 from peagle_sm.core.errors import BillableLeft, Declined, NotFound, PeagleError, PlanRefused
 from peagle_sm.core.guard_names import endpoint_stack
+from peagle_sm.core.payloads import hard_schedule_name, schedule_name
 from peagle_sm.core.tags import USD_PER_HOUR
 from peagle_sm.service.belongings import Belongings, Note, all_belongings, belongings_of
 from peagle_sm.service.events import Pacing, Progress, Reporter
@@ -21,7 +22,7 @@ from peagle_sm.service.handover import leave_to_the_schedule
 from peagle_sm.service.log_groups import groups_of, remove_groups
 from peagle_sm.service.ownership import amount, require_own_stack
 from peagle_sm.service.rest import forget
-from peagle_sm.service.teardown import Gone, Teardown
+from peagle_sm.service.teardown import Doomed, Gone, Teardown, remove_by_hand
 
 WithLogs = bool | Callable[[Sequence[str]], bool]
 """Whether log groups go too, or who is asked for it, given their names."""
@@ -35,6 +36,7 @@ class Deletable:
 
     ``log_group`` is the name of its log group where there is one; it goes only when that is asked for.
     ``usd_per_hour`` is the price when it was planned; None where no price is known, or nothing runs.
+    ``gone_stack`` is the stack that made it, where that no longer exists.
     """
 
     name: str
@@ -42,11 +44,12 @@ class Deletable:
     resources: tuple[str, ...]
     log_group: str | None = None
     usd_per_hour: float | None = None
+    gone_stack: str | None = None
 
 
 @dataclass(frozen=True)
 class DeleteReport:
-    """``leftovers`` is what Describe and List still show of these names afterwards; empty is the proof.
+    """``leftovers`` is what AWS still shows of these names, or could not be asked about; empty is the proof.
 
     ``logs_kept`` are the log groups that stay, since nobody asked for their deletion.
     """
@@ -73,54 +76,61 @@ def delete(
     """Delete what peagle-sm made under the names or globs, endpoint first and schedule last.
 
     Waits until each endpoint is gone, asking again while AWS refuses. What killed runs left is deleted by
-    the same names. Nothing without our tags is touched. SageMaker's log group of each name stays, unless
+    the same names. Nothing without our tags is touched. What a stack that no longer exists has left goes like
+    anything else. SageMaker's log group of each name stays, unless
     ``with_logs`` is True or says so when asked (after ``confirm``); True takes it also where nothing else is
     left of a name. A later stack of the name makes its own, and fails while there is one.
 
     Raises:
         NotFound: a name or glob matches nothing of ours.
-        PlanRefused: a name is that of an endpoint that is not ours, or that belongs to a stack.
+        PlanRefused: a name is that of an endpoint that is not ours, or that belongs to a stack which exists
+            or cannot be read.
         BillableLeft: an endpoint could not be proven gone; its lifetime limit is still armed. After Ctrl-C
             the limit was brought forward to now.
         Interrupted: Ctrl-C when the endpoint was gone already.
         Declined: ``confirm`` said no; nothing was deleted.
-        PeagleError: something that costs nothing is left.
+        PeagleError: something that costs nothing is left, or could not be proven gone.
     """
     pacing = pacing or Pacing.for_session(session)
     reporter = Reporter(progress, pacing)
     chosen = _choose(session, patterns, partial(reporter, "delete"), logs_alone=with_logs is True)
-    _refuse_what_a_stack_owns(session, chosen)
+    gone_stacks = _gone_stacks(session, chosen, reporter)
     groups = groups_of(session, (one.name for one in chosen), assume=with_logs is True)
     rows = [
-        Deletable(one.name, _status(one), one.resources, groups.get(one.name), _price(session, one))
+        Deletable(
+            one.name, _status(one), one.resources, groups.get(one.name), _price(session, one), one.stack
+        )
         for one in chosen
     ]
     if confirm is not None and not confirm(rows):
         raise Declined("Nothing was deleted: it was not confirmed.", next_step="Run again and confirm.")
     logs_too = bool(groups) and (with_logs(tuple(groups.values())) if callable(with_logs) else with_logs)
-    teardown = Teardown(session, pacing, reporter, "delete")
+    teardown = Teardown(session, pacing, reporter, "delete", gone_stacks)
     deleted: list[str] = []
+    unproven_free: dict[str, str] = {}
     unproven: list[BillableLeft] = []
     for one in chosen:
         try:
-            gone = teardown.run(one.doomed)
+            gone = teardown.run(_doomed(one))
         except KeyboardInterrupt:
             leave_to_the_schedule(session, one.name, pacing)
         except BillableLeft as left:  # the others must go all the same
             unproven.append(left)
         else:
             deleted += gone.deleted
+            unproven_free |= gone.left
             forget(session, one.name)  # or its timetable would try to wake it
     _raise_billable(unproven, session)
     # Last: an engine that is ending still writes, and would make its group anew.
     logs_gone, logs_left = remove_groups(session, groups, reporter) if logs_too else ([], {})
+    seen, unseen = _still_there(session, chosen, pacing, unproven_free)
     report = DeleteReport(
         names=tuple(one.name for one in chosen),
         deleted=(*deleted, *logs_gone),
-        leftovers=(*_still_there(session, chosen, pacing), *logs_left),
+        leftovers=(*seen, *unseen, *logs_left),
         logs_kept=() if logs_too else tuple(groups.values()),
     )
-    _raise_leftovers(report, session, logs_left)
+    _raise_leftovers(report, session, unseen, logs_left)
     return report
 
 
@@ -133,14 +143,15 @@ def remove_if_there(session: Session, name: str, pacing: Pacing) -> Gone:
     """Delete one name if it is there; a name that is gone already is no mistake here.
 
     Raises:
-        PlanRefused: it belongs to a stack.
+        PlanRefused: it belongs to a stack that exists or cannot be read.
         BillableLeft: the endpoint could not be proven gone.
         Interrupted: Ctrl-C when the endpoint was gone already.
     """
     try:
-        found = belongings_of(session, name)
-        _refuse_what_a_stack_owns(session, [found])
-        return Teardown(session, pacing, Reporter(None, pacing), "delete").run(found.doomed)
+        found = belongings_of(session, name, need_lifetime=False)
+        report = Reporter(None, pacing)
+        gone_stacks = _gone_stacks(session, [found], report)
+        return Teardown(session, pacing, report, "delete", gone_stacks).run(_doomed(found))
     except KeyboardInterrupt:
         leave_to_the_schedule(session, name, pacing)
 
@@ -150,11 +161,14 @@ def _choose(session: Session, patterns: Sequence[str], note: Note, *, logs_alone
     everything: list[Belongings] | None = None
     for pattern in patterns:
         if _GLOB.isdisjoint(pattern):
-            matches = [belongings_of(session, pattern, note)]
+            found = [belongings_of(session, pattern, note, need_lifetime=False)]
         else:
             everything = all_belongings(session, note) if everything is None else everything
-            matches = [one for one in everything if fnmatchcase(one.name, pattern)]
-        matches = [one for one in matches if one.resources]
+            found = [one for one in everything if fnmatchcase(one.name, pattern)]
+        matches = [one for one in found if one.resources]
+        for one in found:
+            if not matches and one.unread_lifetime is not None:
+                raise one.unread_lifetime  # the schedule may be all that is left
         if not matches and logs_alone and (only := _only_logs(session, pattern)) is not None:
             matches = [only]
         if not matches:
@@ -173,20 +187,38 @@ def _only_logs(session: Session, name: str) -> Belongings | None:
     return Belongings(name, stack=stack if stack_status(session, stack) else None)
 
 
-def _refuse_what_a_stack_owns(session: Session, chosen: Sequence[Belongings]) -> None:
+def _gone_stacks(session: Session, chosen: Sequence[Belongings], report: Reporter) -> frozenset[str]:
+    """Return the stacks of ``chosen`` that no longer exist: what they left is deleted like anything else.
+
+    Raises:
+        PlanRefused: a stack exists, or could not be read.
+    """
     owned = {one.name: one.stack for one in chosen if one.stack is not None}
-    if not owned:
-        return
     for name, stack in owned.items():
         require_own_stack(name, stack)
-    for one in chosen:
-        if one.stack is not None and not _may_exist(session, one.stack):
-            raise _left_by_its_stack(session, one, one.stack)
+    unread: list[str] = []
+    existing = {name: stack for name, stack in owned.items() if _may_exist(session, stack, unread)}
+    if existing:
+        raise _owned(session, existing, unread)
+    for name, stack in owned.items():
+        report("delete", f"stack {stack} no longer exists: what it left of {name} is deleted")
+    return frozenset(owned.values())
+
+
+def _may_exist(session: Session, stack: str, unread: list[str]) -> bool:
+    try:
+        return stack_status(session, stack) is not None
+    except PeagleError as error:
+        unread.append(f" Stack {stack} could not be read: {error.message}")
+        return True
+
+
+def _owned(session: Session, owned: Mapping[str, str], unread: Sequence[str]) -> PlanRefused:
     name = next(iter(owned))
     told = ", ".join(f"{one} belongs to stack {its}" for one, its in owned.items())
-    raise PlanRefused(
+    return PlanRefused(
         f"{told}; deleted behind its back, the stack would believe that it is still there. "
-        "Nothing was deleted.",
+        f"Nothing was deleted.{''.join(unread)}",
         next_step=f"For good: `cdk destroy {' '.join(owned.values())} -c spec=FILE` with "
         f"its spec. To stop the cost and keep the stack: "
         f"`peagle-sm pause {name}{session.command_flags()}`.",
@@ -194,30 +226,12 @@ def _refuse_what_a_stack_owns(session: Session, chosen: Sequence[Belongings]) ->
     )
 
 
-def _may_exist(session: Session, stack: str) -> bool:
-    try:
-        return stack_status(session, stack) is not None
-    except PeagleError:
-        return True
-
-
-def _left_by_its_stack(session: Session, one: Belongings, stack: str) -> PlanRefused:
-    """CloudFormation gives up a deletion after some tries, and its stack is gone all the same."""
-    by_hand = [
-        f"`aws sagemaker delete-endpoint-config --endpoint-config-name {name}`" for name in one.configs
-    ]
-    by_hand += [f"`aws sagemaker delete-model --model-name {name}`" for name in one.models]
-    steps = []
-    if one.endpoint is not None:
-        steps.append(f"End its cost with `peagle-sm pause {one.name}{session.command_flags()}`.")
-    if by_hand:
-        steps.append(f"Remove what costs nothing with {', '.join(by_hand)}.")
-    return PlanRefused(
-        f"{one.name} was made by stack {stack}, which does not exist any more; left of it: "
-        f"{', '.join(one.resources)}. Nothing was deleted.",
-        next_step=" ".join(steps),
-        details={"findings": [], "stacks": [stack], "left": list(one.resources)},
-    )
+def _doomed(one: Belongings) -> Doomed:
+    """Return what goes: a stack that is gone may have left its second schedule too."""
+    doomed = one.doomed
+    if one.stack is None:
+        return doomed
+    return replace(doomed, schedules=(*doomed.schedules, hard_schedule_name(one.name)))
 
 
 def _nothing(session: Session, pattern: str) -> PeagleError:
@@ -256,16 +270,22 @@ def _price(session: Session, one: Belongings) -> float | None:
     return 0.0 if session.is_local else amount(one.tags, USD_PER_HOUR)
 
 
-def _still_there(session: Session, chosen: Sequence[Belongings], pacing: Pacing) -> tuple[str, ...]:
-    # Lists may lag behind deletions; a few looks settle it.
+def _still_there(
+    session: Session, chosen: Sequence[Belongings], pacing: Pacing, unproven: Mapping[str, str]
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return what AWS still shows, and the schedules of ``unproven`` that it was not asked about: why."""
     left: tuple[str, ...] = ()
-    for look in range(3):
+    found: list[Belongings] = []
+    for look in range(3):  # lists may lag behind deletions; a few looks settle it
         if look:
             pacing.sleep(pacing.poll_s)
-        left = tuple(resource for one in chosen for resource in belongings_of(session, one.name).resources)
+        found = [belongings_of(session, one.name, need_lifetime=False) for one in chosen]
+        left = tuple(resource for one in found for resource in one.resources)
         if not left:
             break
-    return left
+    known = {f"schedule/{schedule_name(one.name)}" for one in found if one.unread_lifetime is None}
+    schedules = {resource: why for resource, why in unproven.items() if resource.startswith("schedule/")}
+    return left, {resource: why for resource, why in schedules.items() if resource not in known}
 
 
 def _raise_billable(unproven: Sequence[BillableLeft], session: Session) -> None:
@@ -280,7 +300,9 @@ def _raise_billable(unproven: Sequence[BillableLeft], session: Session) -> None:
     )
 
 
-def _raise_leftovers(report: DeleteReport, session: Session, logs_left: Mapping[str, str]) -> None:
+def _raise_leftovers(
+    report: DeleteReport, session: Session, unseen: Mapping[str, str], logs_left: Mapping[str, str]
+) -> None:
     if not report.leftovers:
         return
     details = report.to_dict()
@@ -293,9 +315,10 @@ def _raise_leftovers(report: DeleteReport, session: Session, logs_left: Mapping[
             next_step=command,
             details={**details, "resources": endpoints},
         )
-    why = "".join(f" {reason}." for reason in logs_left.values())
-    raise PeagleError(
-        f"Still there, costing nothing by the hour: {', '.join(report.leftovers)}.{why}",
-        next_step=f"Run it again: `{command}`.",
-        details=details,
-    )
+    seen = [one for one in report.leftovers if one not in unseen]
+    told = [f"Still there, costing nothing by the hour: {', '.join(seen)}."] if seen else []
+    told += [f"{reason}." for reason in logs_left.values()]
+    told += [f"Not proven gone, costing nothing by the hour: {one} ({why})." for one, why in unseen.items()]
+    steps = [f"Run it again: `{command}`."] if seen else []
+    steps += [remove_by_hand(session, resource) for resource in unseen]
+    raise PeagleError(" ".join(told), next_step=" ".join(steps), details=details)

@@ -19,7 +19,7 @@ from peagle_sm.service.leases import note
 from peagle_sm.service.ownership import require_own_stack
 from peagle_sm.service.rest import known_entry, rest_of
 from peagle_sm.service.switching import StackSwitch, SwitchStuck
-from peagle_sm.service.teardown import Doomed, Teardown
+from peagle_sm.service.teardown import Doomed, Teardown, remove_by_hand
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ def pause(
     """Turn an endpoint off and keep what brings it back; waits until it is really gone.
 
     A stack's endpoint is turned off by its stack. ``confirm`` sees what runs (None: no question). The
-    timetable, if there is one, does not wake it before `resume`.
+    timetable, if there is one, does not wake it before `resume`. A lifetime schedule that the caller may not
+    read is named at the end, and stops nothing.
 
     Raises:
         NotFound: there is none of that name.
@@ -56,9 +57,10 @@ def pause(
         BillableLeft: it could not be proven gone; ``next_step`` is the command that goes on.
         Interrupted: Ctrl-C when the endpoint was gone already.
         Declined: ``confirm`` said no.
+        PeagleError: it is off, but its lifetime schedule is not proven gone.
     """
     pacing = pacing or Pacing.for_session(session)
-    one = belongings_of(session, name)
+    one = belongings_of(session, name, need_lifetime=False)
     if one.endpoint is None:
         return _off_already(session, one, pacing, Reporter(progress, pacing))
     if one.stack is not None:
@@ -77,7 +79,7 @@ def pause(
     except BillableLeft as left:
         left.next_step = _command(session, name)
         raise
-    kept = belongings_of(session, name).resources
+    kept = belongings_of(session, name, need_lifetime=False).resources
     report("done", f"endpoint {name} is paused", status="Paused")
     return PauseReport(name, False, one.stack, summary.usd_per_hour, kept)
 
@@ -133,13 +135,14 @@ def _by_itself(session: Session, one: Belongings, pacing: Pacing, report: Report
 
 def _remove(session: Session, one: Belongings, pacing: Pacing, report: Reporter) -> None:
     """Delete the endpoint, and the schedule last: an old one must never meet a new endpoint."""
-    schedules = () if one.lifetime is None else (one.lifetime.name,)
+    schedules = one.doomed.schedules
     gone = Teardown(session, pacing, report, "pause").run(Doomed(one.name, (), (), schedules))
     if gone.left:
         left = ", ".join(f"{resource} ({why})" for resource, why in gone.left.items())
+        by_hand = " ".join(remove_by_hand(session, resource) for resource in gone.left)
         raise PeagleError(
-            f"Endpoint {one.name} is gone, but its lifetime schedule is not: {left}",
-            next_step=f"Run it again: `{_command(session, one.name)}`.",
+            f"Endpoint {one.name} is gone and paused, but its lifetime schedule is not proven gone: {left}",
+            next_step=f"Run it again: `{_command(session, one.name)}`. {by_hand}",
             details={"left": sorted(gone.left)},
         )
 

@@ -6,7 +6,7 @@ schedule, which would have deleted it if we had died on the way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -48,10 +48,21 @@ class Gone:
 
 
 class Teardown:
-    """One removal; ``phase`` is what its events are called."""
+    """One removal; ``phase`` is what its events are called.
 
-    def __init__(self, session: Session, pacing: Pacing, report: Reporter, phase: Phase = "cleanup") -> None:
+    ``gone_stacks`` are stacks that no longer exist: their tag counts as no tag.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        pacing: Pacing,
+        report: Reporter,
+        phase: Phase = "cleanup",
+        gone_stacks: Collection[str] = (),
+    ) -> None:
         self._session = session
+        self._gone_stacks = gone_stacks
         self._pacing = pacing
         self._report = report
         self._phase = phase
@@ -179,14 +190,15 @@ class Teardown:
         facts = describe(self._session, name)
         return facts is not None and self._may_go(control.tags_of(self._session, facts.arn), endpoint)
 
-    @staticmethod
-    def _may_go(tags: Mapping[str, str] | None, endpoint: str) -> bool:
+    def _may_go(self, tags: Mapping[str, str] | None, endpoint: str) -> bool:
         # What a stack owns goes by its stack: deleted behind its back, the next update would fail.
-        return belongs_to(tags, endpoint) and stack_of(tags) is None
+        return belongs_to(tags, endpoint) and stack_of(tags) in (None, *self._gone_stacks)
 
     def _guards(self, name: str, endpoint: str) -> bool:
         found = lifetime.get(self._session, name)
-        return found is not None and found.endpoint == endpoint
+        if found is None:
+            return False
+        return found.endpoint == endpoint or (found.ends(endpoint) and found.stack in self._gone_stacks)
 
     def _remove_plain(
         self, resource: str, gone: Gone, is_there: Callable[[], bool], remove: Callable[[], None]
@@ -223,6 +235,13 @@ def _reason(status: str, why: str) -> str:
     if status in _NOT_DELETABLE:
         return f": SageMaker does not delete it while it is {status}"
     return f" ({why})" if why else ""
+
+
+def remove_by_hand(session: Session, schedule: str) -> str:
+    """Return the step that removes "schedule/name" for a caller who may not read it."""
+    place = f" --endpoint-url {session.local_url}" if session.local_url else ""
+    name = schedule.removeprefix("schedule/")
+    return f"If it exists: `aws scheduler delete-schedule --name {name}{place} --region {session.region}`."
 
 
 def local_server_gone(url: str) -> str:
