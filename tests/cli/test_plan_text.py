@@ -87,6 +87,7 @@ def test_the_plan_as_json() -> None:
         "update_usd_per_hour": None,
         "usd_per_day": 300.0,
         "max_usd": 50.0,
+        "kept_until": None,
         "price_source": "a price list, 2026-11-20",
         "unused_gpus": 7,
         "refused": False,

@@ -15,6 +15,8 @@ from peagle_guard.records import Evidence, Kind
 from peagle_guard.track import track
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import PeagleError
+from peagle_sm.core.plan_words import at_most
+from peagle_sm.core.records import Plan
 from peagle_sm.service import Event, Pacing, deploy, keep, list_endpoints, pause, resume, update
 from tests.service.fakes import ROLE, START, FakeAws, denied
 from tests.service.setting import make_spec, pacing_of, session_of
@@ -135,6 +137,24 @@ def test_an_update_or_a_deploy_ends_at_the_later_of_both(
         assert START + 9 * HOUR <= ends < START + 9.1 * HOUR
     _swept(aws)
     assert _ends(aws, session) == ends
+
+
+@pytest.mark.parametrize(("length", "hours"), [(20 * HOUR, 19), (2 * HOUR, 8)])
+def test_a_deploy_over_a_pause_shows_the_price_until_the_later_end(
+    aws: FakeAws, pacing: Pacing, length: timedelta, hours: int
+) -> None:
+    session = _kept(aws, length)
+    pause("demo", session=session, pacing=pacing)
+    shown: list[Plan] = []
+
+    def see(plan: Plan) -> bool:
+        shown.append(plan)
+        return True
+
+    deploy(make_spec(), session=session, pacing=pacing, confirm=see)
+    assert shown[0].max_usd == pytest.approx(4.2 * hours, rel=0.01)
+    promised = f"until {KEPT:%Y-%m-%d %H:%M} UTC, as `keep` promised"
+    assert (promised if hours == 19 else "in its lifetime of 8 h") in at_most(shown[0])
 
 
 def test_a_shorter_lifetime_without_a_lease_holds_after_an_update(aws: FakeAws, pacing: Pacing) -> None:

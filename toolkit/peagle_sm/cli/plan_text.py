@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from peagle_sm.cli.table import render_fields
 from peagle_sm.core.plan_words import (
+    at_most,
     draft_tokens,
     instances,
     is_stand_in,
@@ -16,7 +17,7 @@ from peagle_sm.core.plan_words import (
     where,
     worst_first,
 )
-from peagle_sm.core.words import STAND_IN, speculation_text, usd
+from peagle_sm.core.words import STAND_IN, speculation_text
 
 if TYPE_CHECKING:
     from peagle_sm.core.jumpstart.lock import Lock
@@ -56,10 +57,7 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
     return [
         *facts,
         ("price", price(plan)),
-        (
-            "at most",
-            f"{usd(plan.max_usd)} in its lifetime of {spec.lifecycle.max_lifetime_hours:g} h",
-        ),
+        ("at most", at_most(plan)),
         ("price from", plan.price_source),
         *([("hours", spec.hours)] if spec.hours else []),
         *_lock(plan),
@@ -118,6 +116,7 @@ def plan_data(plan: Plan) -> dict[str, Any]:
         "update_usd_per_hour": plan.update_usd_per_hour,
         "usd_per_day": plan.usd_per_day,
         "max_usd": plan.max_usd,
+        "kept_until": None if plan.kept_until is None else plan.kept_until.isoformat(timespec="seconds"),
         "price_source": plan.price_source,
         "memory": None if plan.memory is None else asdict(plan.memory),
         "unused_gpus": plan.unused_gpus,

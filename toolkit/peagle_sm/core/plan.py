@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime, timedelta
+
 from peagle_sm.core.catalog import Catalog, load_catalog
 from peagle_sm.core.checks import run_checks
 from peagle_sm.core.checks.placement import unused_gpus
@@ -54,3 +57,12 @@ def make_plan(spec: EndpointSpec, context: Context, catalog: Catalog | None = No
         most_usd_per_hour=cost.most_usd_per_hour,
         update_usd_per_hour=cost.usd_per_hour if context.stack and spec.update == "in-place" else None,
     )
+
+
+def prolonged_plan(plan: Plan, lease: datetime | None) -> Plan:
+    """Price a plan until the end of a lease, where that comes after the lifetime."""
+    begins, lifetime = plan.context.now, timedelta(hours=plan.spec.lifecycle.max_lifetime_hours)
+    if lease is None or begins is None or lease <= begins + lifetime:
+        return plan
+    hours, most = (lease - begins) / timedelta(hours=1), plan.most_usd_per_hour
+    return replace(plan, kept_until=lease, max_usd=None if most is None else round(most * hours, 2))

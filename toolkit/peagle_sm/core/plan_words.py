@@ -46,6 +46,13 @@ def price(plan: Plan) -> str:
     return said
 
 
+def at_most(plan: Plan) -> str:
+    """`33.60 USD in its lifetime of 8 h`, or until the end of a lease that outlasts it."""
+    if plan.kept_until is not None:
+        return f"{usd(plan.max_usd)} until {plan.kept_until:%Y-%m-%d %H:%M} UTC, as `keep` promised"
+    return f"{usd(plan.max_usd)} in its lifetime of {plan.spec.lifecycle.max_lifetime_hours:g} h"
+
+
 def instances(plan: Plan) -> str:
     """`1 x ml.g7e.2xlarge`."""
     return f"{plan.spec.placement.instance_count} x {' or '.join(instance_types(plan)) or 'unknown'}"
@@ -85,11 +92,10 @@ def worst_first(findings: tuple[Finding, ...]) -> list[Finding]:
 def plan_card(plan: Plan) -> Card:
     """What a notebook shows of a plan."""
     errors = sum(finding.severity == "error" for finding in plan.findings)
-    most = f", at most {usd(plan.max_usd)} in its lifetime of {plan.spec.lifecycle.max_lifetime_hours:g} h"
     headline = (
         f"It would be refused: {errors} error{'s' if errors > 1 else ''} below"
         if errors
-        else f"{usd(plan.usd_per_hour, 'hour')}{most}; nothing is created yet"
+        else f"{usd(plan.usd_per_hour, 'hour')}, at most {at_most(plan)}; nothing is created yet"
     )
     requests = tuple((f"{one.service}.{one.operation}", request_name(one)) for one in plan.requests)
     return Card(

@@ -98,7 +98,8 @@ class Plan(Shown):
 
     ``requests`` is empty when a fact is missing that a payload cannot do without; a finding names it.
     Money is None where no price is known; ``price_source`` then says so. ``unused_gpus`` counts the
-    accelerators of one instance that no replica uses.
+    accelerators of one instance that no replica uses. ``max_usd`` is the price of the whole lifetime, or
+    until ``kept_until``: the end of a lease of `keep` that outlasts it.
     """
 
     spec: EndpointSpec
@@ -115,6 +116,7 @@ class Plan(Shown):
     findings: tuple[Finding, ...]
     most_usd_per_hour: float | None = None
     update_usd_per_hour: float | None = None
+    kept_until: datetime | None = None
 
     @property
     def refused(self) -> bool:

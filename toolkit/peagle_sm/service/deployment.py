@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import Declined, EndpointFailed, Interrupted
+from peagle_sm.core.plan import prolonged_plan
 from peagle_sm.core.records import Plan
 from peagle_sm.core.spec import EndpointSpec
 from peagle_sm.service.bringup import Run, arm, arm_anew, create, create_endpoint, follow
@@ -14,6 +15,7 @@ from peagle_sm.service.capacity import ATTEMPTS, is_short, no_capacity
 from peagle_sm.service.endpoint import Endpoint
 from peagle_sm.service.events import Pacing, Progress, Reporter
 from peagle_sm.service.guarding import require_guard
+from peagle_sm.service.leases import lease_of
 from peagle_sm.service.planning import plan_for, refuse_errors
 from peagle_sm.service.rescue import rescue
 from peagle_sm.service.survey import Survey, survey
@@ -80,6 +82,8 @@ def _agree(
     if preflight is not None:
         preflight(plan)
     found = survey(session, plan)
+    if found.state in ("absent", "leaving", "failed"):
+        plan = prolonged_plan(plan, lease_of(session, plan.names.endpoint))
     if confirm is not None and not confirm(plan):
         raise Declined(
             f"Endpoint {plan.names.endpoint} was not deployed: the plan was not confirmed.",
