@@ -158,7 +158,7 @@ class DynamoDb:
     def get_item(self, **params: Any) -> Params:
         def act() -> Params:
             item = self._items("GetItem").get(params["Key"]["pk"]["S"])
-            return {} if item is None else {"Item": item}
+            return {**self.aws.dated(), **({} if item is None else {"Item": item})}
 
         return self.aws.call("GetItem", act)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 from botocore.exceptions import ClientError, ConnectionClosedError
@@ -98,6 +99,8 @@ class FakeAws:
         self.register: dict[str, Params] | None = {}
         self.untagged: set[str] = set()
         self.stale_tags: dict[str, dict[str, str]] = {}
+        self.ahead = timedelta(0)
+        """How far AWS's clock is ahead of the caller's."""
         self.switch: Callable[[Params], Params] | None = None
 
     def everything(self) -> list[str]:
@@ -147,6 +150,11 @@ class FakeAws:
         for name, row in list(self.endpoints.items()):
             if row.gone_at is not None and now >= row.gone_at:
                 del self.endpoints[name]
+
+    def dated(self) -> Params:
+        """The Date header of an answer, by AWS's own clock."""
+        now = self.clock.now() + self.ahead
+        return {"ResponseMetadata": {"HTTPHeaders": {"date": format_datetime(now, usegmt=True)}}}
 
     def status(self, row: Row) -> str:
         if row.gone_at is not None:

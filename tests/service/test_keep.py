@@ -239,6 +239,17 @@ def test_a_turning_off_that_has_just_been_claimed_is_waited_for(aws: FakeAws, pa
     assert aws.schedules[SCHEDULE]["StartDate"] == START + 21 * HOUR
 
 
+@pytest.mark.parametrize("ahead", [timedelta(hours=-1), timedelta(hours=1)], ids=["fast", "slow"])
+def test_the_age_of_a_claim_is_by_awss_clock(aws: FakeAws, pacing: Pacing, ahead: timedelta) -> None:
+    """The guard dates a claim by AWS's clock; this machine's may be an hour fast or slow."""
+    session = _deployed(aws)
+    aws.ahead = ahead
+    _claimed(aws, aws.clock.now() + ahead)
+    began = aws.clock.now()
+    keep("demo", 20 * HOUR, session=session, pacing=pacing)
+    assert timedelta(minutes=3) <= aws.clock.now() - began < timedelta(minutes=4)
+
+
 def test_what_is_half_dismantled_is_not_kept(aws: FakeAws, pacing: Pacing) -> None:
     session = _deployed(aws)
     _claimed(aws, START, parting={"BOOL": True})

@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 
 from peagle_sm.aws.session import Session
-from peagle_sm.core.errors import NotFound
+from peagle_sm.core.errors import NotFound, ServiceFault
 from peagle_sm.core.spec import EndpointSpec
 from peagle_sm.service import Pacing, deploy, list_endpoints, logs, status
-from tests.service.fakes import START, FakeAws, Row
+from tests.service.fakes import START, FakeAws, Row, throttled
 
 
 def test_a_row_tells_what_runs_what_it_costs_and_when_it_ends(
@@ -127,3 +127,31 @@ def test_following_shows_the_tail_and_then_only_what_is_new(
 def test_logs_of_nothing(session: Session) -> None:
     with pytest.raises(NotFound):
         logs("nope", session=session)
+
+
+def test_a_register_that_is_throttled_hides_no_list(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    deploy(spec, session=session, pacing=pacing)
+    aws.before = lambda _, number, operation: throttled(operation) if operation == "Scan" else None
+    notes: list[str] = []
+    (row,) = list_endpoints(session, note=notes.append)
+    assert (row.name, row.status) == ("demo", "InService")
+    assert len(notes) == 1
+    assert notes[0].startswith("Scan: Rate exceeded; without the guard's register")
+
+
+def test_a_register_that_is_throttled_hides_no_status(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    endpoint = deploy(spec, session=session, pacing=pacing)
+    aws.before = lambda _, number, operation: throttled(operation) if operation == "GetItem" else None
+    found = endpoint.status()
+    assert found.summary.status == "InService"
+    assert found.warnings == (
+        "the guard's register could not be read (GetItem: Rate exceeded): no lease of `keep` is shown",
+    )
+    # Without an endpoint only the register knows whether the guard turned it off.
+    del aws.endpoints["demo"]
+    with pytest.raises(ServiceFault, match="GetItem: Rate exceeded"):
+        endpoint.status()

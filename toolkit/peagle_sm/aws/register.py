@@ -6,8 +6,9 @@ Every write is conditional on the version that was read, since the guard's sweep
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from peagle_sm.aws.errors import aws_errors
@@ -47,6 +48,8 @@ class Entry:
     streams_hidden: bool = False
     held: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
     """The version as DynamoDB holds it: one that is no whole number is replaced by the next write."""
+    read_at: datetime | None = field(default=None, repr=False, compare=False)
+    """When it was read, by AWS's own clock: the Date header of the answer."""
 
     def is_of(self, created_at: datetime | None) -> bool:
         """Whether it tells of the endpoint created then, and not of an older one of its name."""
@@ -62,7 +65,7 @@ def get(session: Session, name: str) -> Entry | None:
             answer = session.client("dynamodb").get_item(TableName=TABLE, Key=_key(name), ConsistentRead=True)
     except NotFound:
         return None
-    return _entry(name, answer.get("Item") or {})
+    return replace(_entry(name, answer.get("Item") or {}), read_at=_date_of(answer))
 
 
 def entries(session: Session) -> dict[str, Entry]:
@@ -162,6 +165,13 @@ def moment_in(item: Item, key: str) -> datetime | None:
         moment = datetime.fromisoformat(item[key]["S"])
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (KeyError, ValueError, OverflowError):
+        return None
+
+
+def _date_of(answer: Mapping[str, Any]) -> datetime | None:
+    try:
+        return parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"]).astimezone(UTC)
+    except (KeyError, ValueError):
         return None
 
 

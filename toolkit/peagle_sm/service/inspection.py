@@ -14,7 +14,7 @@ from peagle_sm.aws.register import Entry
 from peagle_sm.aws.session import Session
 from peagle_sm.core import tags as keys
 from peagle_sm.core.display import Card, Shown
-from peagle_sm.core.errors import NotFound
+from peagle_sm.core.errors import NotFound, PeagleError
 from peagle_sm.core.resting import rest_costs
 from peagle_sm.service.belongings import Belongings, belongings_of
 from peagle_sm.service.guarding import limit_acts
@@ -65,13 +65,15 @@ def status(name: str, *, session: Session) -> EndpointStatus:
     """
     facts = control.describe_endpoint(session, name)
     ours = belongings_of(session, name)
-    entry = known_entry(session, name)
+    entry, unread = _entry(session, name)
     summary = summary_of(session, ours, session.now(), entry)
     acts = ours.lifetime is None or limit_acts(session, ours.lifetime)
     if not acts:
         summary = replace(summary, expires_at=None)
     if facts is None:
         if summary.status != "Paused":
+            if unread is not None:
+                raise unread  # the guard may have turned it off
             raise absent(session, name, ours)
     elif ours.endpoint is None:
         summary = EndpointSummary(name, facts.status, managed=False, created_at=facts.created_at)
@@ -92,7 +94,10 @@ def status(name: str, *, session: Session) -> EndpointStatus:
         speculative_config=speculative_config(model),
         lifetime=ours.lifetime,
         engine=_engine(session, name) if facts else None,
-        warnings=tuple(_warnings(session, facts, ours, acts, entry) if facts else _resting(session, summary)),
+        warnings=(
+            *(_warnings(session, facts, ours, acts, entry) if facts else _resting(session, summary)),
+            *_without_the_register(unread),
+        ),
     )
 
 
@@ -103,6 +108,20 @@ def _with_the_count_of_now(summary: EndpointSummary, facts: EndpointFacts) -> En
         return summary
     hourly = summary.usd_per_hour
     return replace(summary, instance_count=now, usd_per_hour=None if hourly is None else hourly / asked * now)
+
+
+def _entry(session: Session, name: str) -> tuple[Entry | None, PeagleError | None]:
+    """Return the guard's entry, and why it could not be read: a status is worth showing without it."""
+    try:
+        return known_entry(session, name), None
+    except PeagleError as error:
+        return None, error
+
+
+def _without_the_register(unread: PeagleError | None) -> list[str]:
+    if unread is None:
+        return []
+    return [f"the guard's register could not be read ({unread.message}): no lease of `keep` is shown"]
 
 
 def kept_config(ours: Belongings) -> str:

@@ -83,11 +83,11 @@ def list_endpoints(
 
     One call a page and service: K and the instances are what the tags say, and ``expires_at`` may be some
     minutes late. Without permission for the tagging API each endpoint is read, and ``note`` is called; it is
-    called too where an endpoint has no such tags.
+    called too where an endpoint has no such tags, and where the guard's register could not be read.
     """
     now = session.now()
     endpoints = list(control.list_endpoints(session))
-    entries = known_entries(session)
+    entries = known_entries(session, note)
     tagged = all_tagged(session, note)
     if tagged is None:
         ours = assemble(session, None, endpoints, all_limits(session))

@@ -237,7 +237,8 @@ class _Claimed(Exception):
         self.parting = parting
 
 
-def _renewed(seen: Entry, created: datetime | None, lease: Lease, now: datetime) -> Mapping[str, Value]:
+def _renewed(seen: Entry, created: datetime | None, lease: Lease, clock: datetime) -> Mapping[str, Value]:
+    now = seen.read_at or clock  # the guard dates a claim by AWS's clock; the caller's may be wrong
     fresh = seen.is_of(created)
     claimed = seen.off_at is not None and now - seen.off_at < CLAIM_LASTS
     if fresh and (seen.parting or claimed):

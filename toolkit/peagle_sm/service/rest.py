@@ -11,7 +11,7 @@ from peagle_sm.aws.register import Entry
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import CredentialsError, PeagleError
 from peagle_sm.core.tags import PAUSED, SCHEDULER_ROLE
-from peagle_sm.service.belongings import Belongings
+from peagle_sm.service.belongings import Belongings, Note
 
 BY_HAND = "by hand"
 _BY_THE_GUARD = {
@@ -47,11 +47,21 @@ def rest_of(one: Belongings, entry: Entry | None) -> Rest | None:
     return None
 
 
-def known_entries(session: Session) -> dict[str, Entry]:
-    """Return the guard's register; empty where there is no guard, or where it may not be read."""
+def known_entries(session: Session, note: Note | None = None) -> dict[str, Entry]:
+    """Return the guard's register; empty where there is no guard, or where it could not be read.
+
+    A list of endpoints is worth showing without it; ``note`` is called with what it then lacks.
+    """
     try:
         return register.entries(session)
-    except CredentialsError:  # a list of endpoints is worth showing to those who may not read the register
+    except CredentialsError:
+        return {}
+    except PeagleError as error:
+        if note is not None:
+            note(
+                f"{error.message}; without the guard's register no lease of `keep` is shown, and an endpoint "
+                "that the guard turned off may be shown as Orphaned"
+            )
         return {}
 
 
