@@ -8,12 +8,11 @@ from typing import Any, NoReturn
 import pytest
 
 from peagle_sm.aws.figures import Completion, StreamSummary
-from peagle_sm.aws.session import Session
 from peagle_sm.cli.commands.invoke import finish
 from peagle_sm.cli.deploy_result import emit_ready
 from peagle_sm.cli.state import Settings, State
 from peagle_sm.core.errors import CredentialsError
-from peagle_sm.service import Pacing, connect, deploy
+from peagle_sm.service import connect, deploy
 from tests.service.fakes import FakeAws, denied
 from tests.service.setting import make_spec, pacing_of, session_of
 
@@ -78,23 +77,10 @@ def test_an_answer_that_was_paid_for_is_printed(
         assert "2 tokens in 1.00 s" in shown.err
 
 
-@pytest.fixture
-def aws() -> FakeAws:
-    return FakeAws()
-
-
-@pytest.fixture
-def session(aws: FakeAws) -> Session:
-    return session_of(aws)
-
-
-@pytest.fixture
-def pacing(aws: FakeAws) -> Pacing:
-    return pacing_of(aws)
-
-
-def test_who_may_not_list_models_reads_the_status(aws: FakeAws, session: Session, pacing: Pacing) -> None:
-    deploy(make_spec(), session=session, pacing=pacing)
+def test_who_may_not_list_models_reads_the_status() -> None:
+    aws = FakeAws()
+    session = session_of(aws)
+    deploy(make_spec(), session=session, pacing=pacing_of(aws))
     refused = {"list_models", "list_endpoint_configs"}
     aws.before = lambda _, number, operation: denied(operation) if operation in refused else None
     found = connect("demo", session=session).status()

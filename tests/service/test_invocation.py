@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.aws.session import LocalTarget, Session, make_session
+from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import NotFound, ServiceFault, SpecError
 from peagle_sm.service import Endpoint
 from tests.local.serving import Server
@@ -31,11 +31,6 @@ def host(server: Server) -> Host:
     for component in ("asked", "asked-other"):
         host.add(component, **_says(component))
     return host
-
-
-@pytest.fixture
-def local(server: Server) -> Session:
-    return make_session(local=LocalTarget.from_status(server.status.to_dict()))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import peagle_sm
-from peagle_sm.aws.session import LocalTarget, Session, make_session
+from peagle_sm.aws.session import LocalTarget, Session
 from peagle_sm.core.errors import (
     BillableLeft,
     EndpointFailed,
@@ -39,11 +39,6 @@ from peagle_sm.service import (
 from tests.local.serving import Server, eventually
 
 _numbers = itertools.count(1)
-
-
-@pytest.fixture
-def local(server: Server) -> Session:
-    return make_session(local=LocalTarget.from_status(server.status.to_dict()))
 
 
 @pytest.fixture
