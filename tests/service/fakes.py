@@ -96,6 +96,8 @@ class FakeAws:
         self.log_groups: set[str] = set()
         self.late: list[tuple[float, Callable[[], object]]] = []
         self.stacks: dict[str, str] = {"PeagleGuard": "CREATE_COMPLETE"}
+        self.components: list[str] = []
+        """Inference components of whatever endpoint there is."""
         self.register: dict[str, Params] | None = {}
         self.untagged: set[str] = set()
         self.stale_tags: dict[str, dict[str, str]] = {}
@@ -268,6 +270,9 @@ class SageMaker:
     def delete_endpoint(self, EndpointName: str) -> Params:
         def act() -> Params:
             row = self._get("DeleteEndpoint", "endpoint", EndpointName)
+            if self.aws.components:
+                message = "Cannot delete endpoint with inference component associated."
+                raise client_error("DeleteEndpoint", "ValidationException", message)
             if self.aws.status(row) == "Creating":
                 message = f'Cannot update in-progress endpoint "{self._arn("endpoint", EndpointName)}".'
                 raise client_error("DeleteEndpoint", "ValidationException", message)
@@ -275,6 +280,16 @@ class SageMaker:
             return {}
 
         return self.aws.call("DeleteEndpoint", act)
+
+    def delete_inference_component(self, InferenceComponentName: str) -> Params:
+        def act() -> Params:
+            self.aws.components.remove(InferenceComponentName)
+            return {}
+
+        return self.aws.call("DeleteInferenceComponent", act)
+
+    def _components(self) -> Params:
+        return {"InferenceComponents": [{"InferenceComponentName": name} for name in self.aws.components]}
 
     def delete_endpoint_config(self, EndpointConfigName: str) -> Params:
         def act() -> Params:
@@ -310,6 +325,8 @@ class SageMaker:
     def get_paginator(self, operation: str) -> Pages | ManyPages:
         if operation == "list_tags":
             return Pages(lambda params: self.aws.call("ListTags", lambda: self._list_tags(params)))
+        if operation == "list_inference_components":
+            return Pages(lambda params: self.aws.call("ListInferenceComponents", self._components))
         kind, key, field_name = {
             "list_endpoints": ("endpoint", "Endpoints", "Endpoint"),
             "list_endpoint_configs": ("endpoint-config", "EndpointConfigs", "EndpointConfig"),

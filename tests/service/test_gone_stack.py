@@ -53,6 +53,15 @@ def test_all_that_is_left_goes(aws: FakeAws, pacing: Pacing, pattern: str, pause
     assert "schedule/peagle-demo-lifetime-hard" in report.deleted
 
 
+def test_inference_components_go_before_their_endpoint(aws: FakeAws, pacing: Pacing) -> None:
+    """SageMaker refuses to delete an endpoint that has one, and no stack is left that would."""
+    session = _left_behind(aws)
+    aws.components = ["demo-1", "demo-2"]
+    delete(["demo"], session=session, pacing=pacing)
+    assert not aws.components
+    assert not aws.everything()
+
+
 def test_a_no_leaves_it(aws: FakeAws, pacing: Pacing) -> None:
     session = _left_behind(aws)
     before = aws.everything()

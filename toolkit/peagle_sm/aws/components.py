@@ -27,6 +27,12 @@ def component_names(session: Session, endpoint: str) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
+def delete_component(session: Session, name: str) -> None:
+    """Send DeleteInferenceComponent; it is gone a while later. Errors as above."""
+    with aws_errors("DeleteInferenceComponent", session.local_url):
+        session.client("sagemaker").delete_inference_component(InferenceComponentName=name)
+
+
 def describe_component(session: Session, name: str) -> dict[str, Any] | None:
     """Return what DescribeInferenceComponent answers; None without such a component. Errors as above."""
     try:

@@ -12,9 +12,10 @@ from functools import partial
 from typing import Any
 
 from peagle_sm.aws import control, lifetime
+from peagle_sm.aws.components import component_names, delete_component
 from peagle_sm.aws.errors import is_refused_connection, is_refused_now
 from peagle_sm.aws.session import Session
-from peagle_sm.core.errors import BillableLeft, EngineError, NotFound, PeagleError
+from peagle_sm.core.errors import BillableLeft, EngineError, NotFound, PeagleError, ServiceFault
 from peagle_sm.service.events import Pacing, Phase, Reporter
 from peagle_sm.service.ownership import belongs_to, stack_of
 
@@ -138,7 +139,7 @@ class Teardown:
                 else:
                     seen, absent, status = True, 0, facts.status
                     if status != "Deleting":
-                        control.delete_endpoint(self._session, name)
+                        self._delete_endpoint(name)
             except NotFound as error:
                 why = error.message  # most likely gone since it was described; look again
             except PeagleError as error:
@@ -159,6 +160,15 @@ class Teardown:
         if seen and f"endpoint/{name}" not in gone.deleted:
             gone.deleted.append(f"endpoint/{name}")
             self._report(self._phase, f"endpoint {name} is gone", status="gone", resource=f"endpoint/{name}")
+
+    def _delete_endpoint(self, name: str) -> None:
+        try:
+            control.delete_endpoint(self._session, name)
+        except ServiceFault:
+            if self._gone_stacks:  # refused while it has components, and no stack is left that deletes them
+                for component in component_names(self._session, name):
+                    delete_component(self._session, component)
+            raise
 
     def _give_up_on_a_server_that_is_gone(self, error: PeagleError) -> None:
         url = self._session.local_url
@@ -239,9 +249,9 @@ def _reason(status: str, why: str) -> str:
 
 def remove_by_hand(session: Session, schedule: str) -> str:
     """Return the step that removes "schedule/name" for a caller who may not read it."""
-    place = f" --endpoint-url {session.local_url}" if session.local_url else ""
-    name = schedule.removeprefix("schedule/")
-    return f"If it exists: `aws scheduler delete-schedule --name {name}{place} --region {session.region}`."
+    url, name = session.local_url, schedule.removeprefix("schedule/")
+    place = f" --endpoint-url {url} --region {session.region}" if url else session.command_flags()
+    return f"If it exists: `aws scheduler delete-schedule --name {name}{place}`."
 
 
 def local_server_gone(url: str) -> str:
