@@ -8,8 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from peagle_guard.aws import Page
-from peagle_guard.identity import same_arn, same_time
+from peagle_guard.aws import Page, same_arn, same_time
 from peagle_guard.records import Endpoint
 from peagle_guard.sweep import sweep
 from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws

@@ -10,9 +10,8 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from stacks.guard.simulator import event_report, picture, report
+from stacks.guard.simulator import event_campaign, picture, report
 from stacks.guard.simulator.campaign import campaign
-from stacks.guard.simulator.event_campaign import kind_campaign
 from stacks.guard.simulator.kinds import KINDS, PLAIN
 from stacks.guard.simulator.tally import Tally
 
@@ -48,14 +47,14 @@ def _kinds(given: argparse.Namespace) -> int:
     failed, commit = 0, _commit()
     for kind in kinds:
         print(kind, file=sys.stderr)
-        tally = kind_campaign(
+        tally = event_campaign.kind_campaign(
             kind, given.worlds, given.seed, given.jobs, lambda done, s: _progress(done, given.worlds, s)
         )
-        row = event_report.row(tally, commit)
+        row = event_campaign.row(tally, commit)
         print(row, flush=True)
         if not given.print_only:
             document = given.out / "guard.md"
-            text = event_report.section(document.read_text(encoding="utf-8"), {kind: row})
+            text = event_campaign.section(document.read_text(encoding="utf-8"), {kind: row})
             document.write_text(text, encoding="utf-8")
         for seed, what in tally.broken[:SHOWN]:
             print(f"{kind} world {seed}: {what}", file=sys.stderr)

@@ -1,21 +1,40 @@
-"""Runs many worlds of one kind and adds up what the judge found."""
+"""Runs many worlds of one kind, adds up what the judge found, and writes the rows of docs/guard.md."""
 
 from __future__ import annotations
 
 import gc
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
 from stacks.guard.simulator.guard_run import run_guard
 from stacks.guard.simulator.judge_events import PROMISES, judge_events
-from stacks.guard.simulator.kinds import kind_world
+from stacks.guard.simulator.kinds import KINDS, PLAIN, kind_world
+from stacks.guard.simulator.tally import quantile
 
 BATCH = 100
 """Worlds between two lines of progress."""
+
+BEGIN, END = "<!-- kinds: written by scripts/simulate-guard --kind -->", "<!-- kinds: end -->"
+
+COLUMNS = {
+    "in_grace": "request in the grace",
+    "shown": "traffic shown",
+    "kept": "kept",
+    "no_reason": "no reason",
+    "half": "half dismantled",
+    "never_ended": "never ended",
+    "overdue": "overdue",
+    "other": "other",
+    "blind": "blind",
+    "lost": "lost for good",
+    "streams": "long stream",
+    "unproven": "quiet not provable",
+}
+OTHER = ("schedule_moved", "hours", "double", "crashes")
 
 Progress = Callable[[int, float], None]
 """Called with the worlds done and the seconds so far."""
@@ -82,3 +101,35 @@ def kind_campaign(kind: str, worlds: int, seed: int, jobs: int, progress: Progre
             total.join(tally)
             progress(total.worlds, time.monotonic() - began)
     return total
+
+
+def row(tally: KindTally, commit: str) -> str:
+    """Return a kind's row."""
+    counts = {**tally.counts, "other": sum(tally.counts[name] for name in OTHER)}
+    cells = [f"{counts.get(name, 0):,}" for name in COLUMNS]
+    money = f"{quantile(tally.usd, 0.5):,.0f} ({quantile(tally.usd, 0.95):,.0f})"
+    figures = [f"{tally.worlds:,}", f"{tally.lives:,}", f"{tally.idle_offs:,}", *cells, money, commit]
+    return f"| {tally.kind} | {' | '.join(figures)} |"
+
+
+def section(document: str, rows: Mapping[str, str]) -> str:
+    """Return the document with these rows in its table; rows of other kinds stay.
+
+    Raises:
+        ValueError: the document has no place for the table.
+    """
+    if BEGIN not in document or END not in document:
+        raise ValueError(
+            f"docs/guard.md: the lines {BEGIN!r} and {END!r} are missing; put them where the table belongs"
+        )
+    before, _, rest = document.partition(BEGIN)
+    old, _, after = rest.partition(END)
+    known = {line.split("|")[1].strip(): line for line in old.splitlines() if line.startswith("| ")}
+    merged = known | dict(rows)
+    lines = [merged[kind] for kind in (PLAIN, *KINDS) if kind in merged]
+    return before + "\n".join([BEGIN, *_head(), *lines, END]) + after
+
+
+def _head() -> list[str]:
+    names = ["worlds", "lives", "turned off for idleness", *COLUMNS.values(), "USD: median (95%)", "commit"]
+    return [f"| kind | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]

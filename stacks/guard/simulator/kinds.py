@@ -13,7 +13,7 @@ from typing import Any
 
 from stacks.guard.simulator.generate import make_world
 from stacks.guard.simulator.guard_run import run_guard
-from stacks.guard.simulator.repeated_hour import repeated_hour
+from stacks.guard.simulator.timetables import repeated_hour
 from stacks.guard.simulator.traffic import HOUR, Requests, Traffic
 from stacks.guard.simulator.worlds import (
     BadItem,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stacks.guard.simulator import event_report
+from stacks.guard.simulator import event_campaign
 from stacks.guard.simulator.__main__ import main
 from stacks.guard.simulator.event_campaign import KindTally, kind_batch, kind_campaign
 from stacks.guard.simulator.guard_run import NO_REASON, GuardRun, start
@@ -125,7 +125,7 @@ def test_a_failure_of_the_guards_code_is_seen() -> None:
 
 
 def test_every_count_of_the_judge_has_its_column() -> None:
-    assert {*event_report.COLUMNS, *event_report.OTHER} - {"other"} == {*PROMISES, *EXPLAINED}
+    assert {*event_campaign.COLUMNS, *event_campaign.OTHER} - {"other"} == {*PROMISES, *EXPLAINED}
 
 
 def test_tallies_of_a_kind_join_to_what_one_run_gives() -> None:
@@ -133,15 +133,15 @@ def test_tallies_of_a_kind_join_to_what_one_run_gives() -> None:
     whole = kind_campaign("late-requests", 6, 0, 1, lambda done, _: heard.append(done))
     joined = kind_batch("late-requests", range(3))
     joined.join(kind_batch("late-requests", range(3, 6)))
-    assert event_report.row(whole, "c") == event_report.row(joined, "c")
+    assert event_campaign.row(whole, "c") == event_campaign.row(joined, "c")
     assert heard == [6]
 
 
 def test_a_row_replaces_its_kinds_row_and_no_other() -> None:
-    page = f"before\n{event_report.BEGIN}\n{event_report.END}\nafter\n"
-    rows = {kind: event_report.row(KindTally(kind, worlds=1), "c1") for kind in ("async", PLAIN)}
-    page = event_report.section(page, rows)
-    page = event_report.section(page, {"async": event_report.row(KindTally("async", worlds=2), "c2")})
+    page = f"before\n{event_campaign.BEGIN}\n{event_campaign.END}\nafter\n"
+    rows = {kind: event_campaign.row(KindTally(kind, worlds=1), "c1") for kind in ("async", PLAIN)}
+    page = event_campaign.section(page, rows)
+    page = event_campaign.section(page, {"async": event_campaign.row(KindTally("async", worlds=2), "c2")})
     lines = page.splitlines()
     assert [line.split("|")[1:3] for line in lines if line.endswith(("c1 |", "c2 |"))] == [
         [" plain ", " 1 "],
@@ -149,7 +149,7 @@ def test_a_row_replaces_its_kinds_row_and_no_other() -> None:
     ]
     assert (lines[0], lines[-1]) == ("before", "after")
     with pytest.raises(ValueError, match="are missing"):
-        event_report.section("before\n", rows)
+        event_campaign.section("before\n", rows)
 
 
 def test_the_command_prints_the_row_of_a_kind(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from stacks.guard.simulator.event_campaign import kind_batch
 from stacks.guard.simulator.fake_aws import INVOKE_TIMEOUT_S, moment
 from stacks.guard.simulator.guard_run import run_guard, start
 from stacks.guard.simulator.kinds import KINDS, PLAIN, kind_world
-from stacks.guard.simulator.repeated_hour import CHANGES, repeated_hour
+from stacks.guard.simulator.timetables import REPEATED_HOURS, repeated_hour
 from stacks.guard.simulator.traffic import HOUR, Traffic
 from stacks.guard.simulator.worlds import CloudWatch, Failing, Hang, Lambdas, Late, World
 from tests.guard.simulator.making import BEGIN, MINUTE, plan, world
@@ -171,7 +171,7 @@ def test_a_hanging_switch_takes_the_sweeps_time() -> None:
     assert run.account.calls["Invoke"] > 3
 
 
-@pytest.mark.parametrize(("zone", "change", "back"), CHANGES)
+@pytest.mark.parametrize(("zone", "change", "back"), REPEATED_HOURS)
 def test_open_times_end_at_the_last_moment_with_a_reading_inside(zone: str, change: str, back: int) -> None:
     # A closing at the first reading that comes twice is that reading; inside the hour its second reading.
     goes_back = int(datetime.fromisoformat(change).replace(tzinfo=UTC).timestamp())

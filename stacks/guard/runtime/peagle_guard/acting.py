@@ -6,11 +6,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from peagle_guard import actions, notices
-from peagle_guard.aws import Aws, Unanswered
+from peagle_guard.aws import Aws, Unanswered, same_arn, same_time
 from peagle_guard.decide import decide
 from peagle_guard.decide_gone import MOST_WAKE_TRIES
 from peagle_guard.evidence import window
-from peagle_guard.identity import same_arn, same_time
 from peagle_guard.inventory import Inventory, is_foreign
 from peagle_guard.looking import Ours, lifecycle_of
 from peagle_guard.measure import Look, look

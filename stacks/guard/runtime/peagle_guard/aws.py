@@ -1,15 +1,21 @@
-"""What a sweep asks of AWS: one method per call, so that a fake can stand in and calls can be counted."""
+"""What a sweep asks of AWS, and whether two of its answers mean the same endpoint.
+
+One method per call, so that a fake can stand in and calls can be counted. ARNs of endpoints come in lower
+case from some APIs. An endpoint of the same name that was created later is another endpoint.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Generic, Protocol, TypeVar
 
 from peagle_guard.records import Endpoint, Record
 
 T = TypeVar("T")
+# ListEndpoints and DescribeEndpoint may round a time differently.
+_ROUNDING = timedelta(seconds=1)
 
 
 class Unanswered(Exception):
@@ -122,3 +128,18 @@ class Aws(Protocol):
 
     def publish(self, subject: str, text: str) -> None:
         """Send a notice to the topic."""
+
+
+def same_time(one: datetime | None, other: datetime | None) -> bool:
+    """Return whether two timestamps of one resource are equal to the second; None equals nothing."""
+    return one is not None and other is not None and abs(one - other) <= _ROUNDING
+
+
+def arn_key(arn: str) -> str:
+    """Return an ARN in the case by which endpoints are compared."""
+    return arn.lower()
+
+
+def same_arn(one: str, other: str) -> bool:
+    """Return whether two ARNs mean the same endpoint."""
+    return arn_key(one) == arn_key(other)

@@ -11,8 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from peagle_guard.aws import Register
-from peagle_guard.identity import same_time
+from peagle_guard.aws import Register, same_time
 from peagle_guard.records import Endpoint, Lifecycle, OffBy, Record
 from peagle_guard.track import track
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from peagle_guard import tags
-from peagle_guard.aws import Aws, Page
-from peagle_guard.identity import arn_key, same_arn
+from peagle_guard.aws import Aws, Page, arn_key, same_arn
 from peagle_guard.records import Endpoint, Record
 
 T = TypeVar("T")

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from peagle_guard import tags
-from peagle_guard.aws import Aws
+from peagle_guard.aws import Aws, arn_key, same_time
 from peagle_guard.evidence import window
-from peagle_guard.identity import arn_key, same_time
 from peagle_guard.inventory import Inventory, is_foreign
 from peagle_guard.measure import Look, look
 from peagle_guard.records import BUSY, SERVING, Endpoint, Evidence, Kind, Lifecycle, Record

@@ -11,10 +11,9 @@ from datetime import UTC, datetime, timedelta
 
 from peagle_guard import looking, tags
 from peagle_guard.acting import Actor
-from peagle_guard.aws import Aws
+from peagle_guard.aws import Aws, same_time
 from peagle_guard.decide import decide
 from peagle_guard.decide_gone import asks_for_its_stack
-from peagle_guard.identity import same_time
 from peagle_guard.inventory import Inventory, take
 from peagle_guard.looking import Ours
 from peagle_guard.records import Action, Decision, Evidence, Kind, Lifecycle, Record

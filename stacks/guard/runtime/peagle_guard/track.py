@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from peagle_guard import costs
-from peagle_guard.identity import same_time
+from peagle_guard.aws import same_time
 from peagle_guard.records import Endpoint, Lifecycle, Record
 
 

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 from botocore.exceptions import ClientError
 
+from peagle_guard.aws import same_arn, same_time
 from peagle_guard.claiming import Claims, claim, is_later, is_parting, moved_to, unclaim
-from peagle_guard.identity import same_arn, same_time
 from peagle_guard.records import BUSY, Endpoint
 from peagle_guard.schedules import hard_name, schedule_name
 from peagle_guard.settings import parse_time
