@@ -39,9 +39,9 @@ def chat_vocabulary(draft: Draft) -> Iterator[Note]:
             "warning",
             f"image: the vLLM version of {image.uri} is unknown; below {_embedded(draft)} {draft.spec.model} "
             f"needs {file.name} beside the weights to chat under network isolation",
-            f"If the image has vLLM {_embedded(draft)} or later, start its tag with the version, as in "
-            "vllm:0.33.0. If not, stage the model with `peagle-sm heads stage MODEL --to PREFIX`, and set "
-            f"serving.env.{VOCABULARY_FOLDER}: {MODEL_MOUNT}.",
+            "Stage the model with `peagle-sm heads stage MODEL --to PREFIX`, and set "
+            f"serving.env.{VOCABULARY_FOLDER}: {MODEL_MOUNT}. An image of your own with vLLM "
+            f"{_embedded(draft)} or later needs neither: start its tag with the version, as in vllm:0.33.0.",
         )
 
 
