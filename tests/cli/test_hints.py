@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from peagle_sm.aws.watch import Watched
 from peagle_sm.cli.guard_text import render_guard_status, render_installed
 from peagle_sm.cli.state import Settings, State
 from peagle_sm.core.guard_price import guard_price
@@ -62,6 +65,21 @@ def test_without_a_terminal_the_command_that_only_looks_keeps_the_place(
     result = run(*words, "--local")
     assert result.exit_code == 2
     assert f"`{look}`" in result.stderr
+
+
+def test_the_guards_times_are_relative_and_a_column_of_dashes_is_left_out() -> None:
+    endpoints = (
+        Watched("gpt-oss-20b-p-eagle", quiet_since=NOW - timedelta(minutes=7)),
+        Watched("gpt-oss-120b-p-eagle", keep_until=NOW + timedelta(hours=20)),
+    )
+    status = replace(OLD_GUARD, last_sweep_at=NOW - timedelta(minutes=3), endpoints=endpoints)
+    shown = render_guard_status(status, NOW, "")
+    assert shown.endswith(
+        "ENDPOINT              STATE    QUIET SINCE  KEPT UNTIL\n"
+        "gpt-oss-20b-p-eagle   watched  7 min ago    -\n"
+        "gpt-oss-120b-p-eagle  watched  -            in 20 h"
+    )
+    assert "(3 min ago)" in shown
 
 
 def test_what_the_guards_commands_suggest_keeps_the_place() -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from peagle_sm.aws.figures import Acceptance, StreamSummary
 from peagle_sm.cli.invoke_text import acceptance_note, render_summary
-from peagle_sm.cli.status_text import render_list, render_status
+from peagle_sm.cli.status_text import change_line, render_list, render_status
 from peagle_sm.service import EndpointStatus, EndpointSummary
 from tests.cli.samples import NOW
 
@@ -98,12 +98,25 @@ def test_a_local_status_names_the_engine_the_overrides_and_the_stand_in_weights(
         "pid": 7,
         "overrides": ["eager", "port"],
     }
-    text = render_status(replace(FULL, engine=engine), stand_in=True, now=LATER)
+    local = replace(FULL, engine=engine)
+    counted = "overrides    2 for this machine (`peagle-sm status --verbose` lists them)\n"
+    assert counted in render_status(local, stand_in=True, now=LATER)
+    text = render_status(local, stand_in=True, now=LATER, verbose=True)
     assert (
         "engine       vLLM 0.32.0 (image: 0.30.0-gpu), process 7\noverrides    eager\n             port\n"
         in text
     )
     assert "weights      small stand-in weights" in text
+
+
+def test_the_cause_of_a_failure_comes_first_and_the_dump_only_with_verbose() -> None:
+    dump = f"It did not answer. Its last words: {'word ' * 99}\nValueError: no room\nat exit"
+    failed = replace(FULL, failure_reason=dump)
+    text = render_status(failed, stand_in=False, now=LATER)
+    assert "why          ValueError: no room\n             It did not answer. Its last words: word" in text
+    assert "at exit" not in text
+    assert "failure: ValueError: no room · " in change_line(failed)
+    assert "at exit" in render_status(failed, stand_in=False, now=LATER, verbose=True)
 
 
 def test_the_figures_of_a_request() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from peagle_sm.local.control import ApiError, Timing
+from peagle_sm.local.control import ApiError, Timing, wording
 from peagle_sm.local.control.health import Health
 from tests.local.control.conftest import FAST, PREFIX, Account, MakeAccount
 from tests.local.scripted_engine import ScriptedLauncher
@@ -256,3 +256,13 @@ async def nothing_runs(aws: Account) -> bool:
 
 async def launched(aws: Account, count: int) -> bool:
     return len(aws.launcher.processes) == count
+
+
+def test_the_engines_last_words_begin_at_the_border_of_a_line() -> None:
+    told = wording.died(
+        "production variant AllTraffic", "exited with status 9", "\n".join(f"line {n}" for n in range(300))
+    )
+    assert len(told) <= wording.FAILURE_REASON_LIMIT
+    first = told.partition("Its last words: … ")[2].splitlines()[0]
+    assert first.startswith("line ")
+    assert told.endswith("line 299")

@@ -16,6 +16,7 @@ from peagle_sm.aws.errors import from_client_error
 from peagle_sm.aws.nearest import did_you_mean
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError
+from peagle_sm.core.failure_words import WHOLE_IN_JSON, cause_first
 from peagle_sm.core.stream_errors import refused_by_engine
 
 # The API reference names no error for these; the words are those of users' reports (docs/local.md).
@@ -163,8 +164,8 @@ def serving_step(session: Session, name: str, status: str) -> str:
 
 
 def reason_block(facts: EndpointFacts) -> str:
-    """Return the failure reason as lines of its own: it may hold a log of several lines; else nothing."""
-    reason = (facts.failure_reason or "").strip()
+    """Return the failure reason as lines of its own, its cause first; nothing without a reason."""
+    reason = cause_first(facts.failure_reason or "", WHOLE_IN_JSON)
     return "\nThe failure reason:\n" + textwrap.indent(reason, "  ") if reason else ""
 
 

@@ -29,7 +29,13 @@ def read_status(state: State, read: Callable[[], EndpointStatus]) -> EndpointSta
         return None
 
 
-def emit_ready(state: State, name: str, read: Callable[[], EndpointStatus], session: Session) -> None:
+def emit_ready(
+    state: State,
+    name: str,
+    read: Callable[[], EndpointStatus],
+    session: Session,
+    verbose: bool = False,
+) -> None:
     """Print the endpoint that is ready, with its status if that can be read."""
     flags = session.command_flags()
     status = read_status(state, read)
@@ -44,13 +50,13 @@ def emit_ready(state: State, name: str, read: Callable[[], EndpointStatus], sess
         return
     emit(
         state,
-        table=lambda: render_ready(state, status, session),
+        table=lambda: render_ready(state, status, session, verbose),
         data=lambda: status_data(state, status),
         names=[name],
     )
 
 
-def render_ready(state: State, status: EndpointStatus, session: Session) -> str:
+def render_ready(state: State, status: EndpointStatus, session: Session, verbose: bool = False) -> str:
     """The status, and the commands that come next."""
     name, flags = status.summary.name, session.command_flags()
     try_it = f"try it:     peagle-sm invoke {name} -p 'def fibonacci(n):' --temperature 0{flags}"
@@ -59,7 +65,7 @@ def render_ready(state: State, status: EndpointStatus, session: Session) -> str:
         f"{try_it if status.summary.status == 'InService' else follow}\n"
         f"delete it:  peagle-sm delete {name}{flags}"
     )
-    shown = render_status(status, stand_in=is_stand_in(state, status), now=session.now())
+    shown = render_status(status, stand_in=is_stand_in(state, status), now=session.now(), verbose=verbose)
     return f"{shown}\n\n{commands}"
 
 

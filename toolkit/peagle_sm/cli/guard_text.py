@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from peagle_sm.cli.status_text import when_to
 from peagle_sm.cli.table import render_fields, render_table
-from peagle_sm.cli.words import elapsed, usd
+from peagle_sm.cli.words import relative, usd
 
 if TYPE_CHECKING:
     from peagle_sm.aws.watch import Watched
     from peagle_sm.core.guard_price import GuardPrice
     from peagle_sm.service.guard import InstallPlan, InstallReport, UninstallReport
     from peagle_sm.service.guard_status import GuardStatus, SweepReport
+
+_COLUMNS = ("endpoint", "state", "quiet since", "kept until", "expires")
 
 
 def render_install_plan(plan: InstallPlan) -> str:
@@ -83,7 +86,7 @@ def render_guard_status(found: GuardStatus, now: datetime, flags: str) -> str:
         ("guard", f"{found.region}, stack {found.stack_status}"),
         ("version", version),
         ("package", found.package or "deployed by the CDK"),
-        ("last sweep", "none yet" if found.last_sweep_at is None else _ago(found.last_sweep_at, now)),
+        ("last sweep", when_to(found.last_sweep_at, now) if found.last_sweep_at else "none yet"),
         ("alarms", "\n".join(f"{one.name}: {one.state}" for one in found.alarms) or "none"),
         ("dead letters", str(found.dead_letters)),
         ("notices to", ", ".join(notices) or "nobody"),
@@ -92,8 +95,11 @@ def render_guard_status(found: GuardStatus, now: datetime, flags: str) -> str:
     text = render_fields(fields)
     if not found.endpoints:
         return f"{text}\n\nIt knows no endpoints."
-    headers = ("endpoint", "state", "quiet since", "kept until", "expires")
-    return f"{text}\n\n{render_table(headers, [_row(one, now) for one in found.endpoints])}"
+    rows = [_row(one, now) for one in found.endpoints]
+    # A column of dashes says nothing: without leases, for example, none is kept.
+    shown = [at for at in range(len(_COLUMNS)) if any(row[at] != "-" for row in rows)]
+    table = render_table([_COLUMNS[at] for at in shown], [[row[at] for at in shown] for row in rows])
+    return f"{text}\n\n{table}"
 
 
 def _row(one: Watched, now: datetime) -> tuple[str, ...]:
@@ -101,7 +107,14 @@ def _row(one: Watched, now: datetime) -> tuple[str, ...]:
     if one.gone_at is not None:
         state = f"off ({one.off_by or 'unknown'})" if not one.paused else "paused"
     kept = one.keep_until if one.keep_until and one.keep_until > now else None
-    return one.name, state, *(_time(moment) for moment in (one.quiet_since, kept, one.expires_at))
+    return (
+        one.name,
+        state,
+        *(
+            "-" if moment is None else relative(moment, now)
+            for moment in (one.quiet_since, kept, one.expires_at)
+        ),
+    )
 
 
 def render_sweep(report: SweepReport) -> str:
@@ -120,11 +133,3 @@ def render_sweep(report: SweepReport) -> str:
 def _swept(row: Mapping[str, Any]) -> tuple[str, ...]:
     keys = ("name", "status", "evidence", "action", "expires_at", "owner", "reason")
     return tuple("-" if row.get(key) is None else str(row[key]) for key in keys)
-
-
-def _ago(moment: datetime, now: datetime) -> str:
-    return f"{_time(moment)} ({elapsed((now - moment).total_seconds())} ago)"
-
-
-def _time(moment: datetime | None) -> str:
-    return "-" if moment is None else moment.isoformat(timespec="seconds")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from peagle_sm.cli.table import render_fields, render_table
 from peagle_sm.cli.words import elapsed, relative, usd
+from peagle_sm.core.failure_words import cause_first
 from peagle_sm.core.resting import rest_costs
 from peagle_sm.core.words import STAND_IN, speculation_text
 
@@ -78,14 +79,17 @@ def _amount(each: EndpointSummary, value: float | None) -> str:
     return f"~{value:,.2f}" if each.instance_bounds else f"{value:,.2f}"
 
 
-def render_status(status: EndpointStatus, *, stand_in: bool, now: datetime) -> str:
-    """Everything about one endpoint; lines without a fact are left out."""
+def render_status(status: EndpointStatus, *, stand_in: bool, now: datetime, verbose: bool = False) -> str:
+    """Everything about one endpoint; lines without a fact are left out.
+
+    ``verbose`` shows a long failure reason whole, and each override of the engine.
+    """
     each = status.summary
     mode = speculation_text(each.mode, each.num_speculative_tokens)
     fields = [
         ("name", each.name),
         ("status", each.status),
-        ("why", status.failure_reason or ""),
+        ("why", _why(status.failure_reason or "", verbose)),
         ("off", _off(each, now)),
         ("stack", each.stack or ""),
         ("speculation", mode),
@@ -103,10 +107,14 @@ def render_status(status: EndpointStatus, *, stand_in: bool, now: datetime) -> s
         ("kept", f"until {when_to(each.keep_until, now)}, idle or not" if each.keep_until else ""),
         ("hours", each.hours or ""),
         ("idle", _idle(each)),
-        *_engine_fields(status),
+        *_engine_fields(status, verbose),
         ("warning", "\n".join(status.warnings)),
     ]
     return render_fields([(name, value) for name, value in fields if value])
+
+
+def _why(reason: str, verbose: bool) -> str:
+    return reason if verbose else cause_first(reason, "whole: `peagle-sm status --verbose`")
 
 
 def change_line(status: EndpointStatus) -> str:
@@ -114,7 +122,7 @@ def change_line(status: EndpointStatus) -> str:
     each = status.summary
     parts = [f"{each.name} is {each.status}", f"config {_config(status) or 'unknown'}", *status.warnings]
     if status.failure_reason:
-        parts.insert(1, f"failure: {status.failure_reason}")
+        parts.insert(1, f"failure: {cause_first(status.failure_reason, '').splitlines()[0]}")
     return " · ".join(" ".join(part.split()) for part in parts)
 
 
@@ -157,11 +165,11 @@ def engine_words(engine: Mapping[str, Any]) -> str:
     return f"vLLM {running} (image: {asked}), process {engine.get('pid') or 'none'}"
 
 
-def _engine_fields(status: EndpointStatus) -> list[tuple[str, str]]:
+def _engine_fields(status: EndpointStatus, verbose: bool) -> list[tuple[str, str]]:
     engine = status.engine
     if not engine:
         return []
-    return [
-        ("engine", engine_words(engine)),
-        ("overrides", "\n".join(str(line) for line in engine.get("overrides", ()))),
-    ]
+    overrides = [str(line) for line in engine.get("overrides", ())]
+    if len(overrides) > 1 and not verbose:
+        overrides = [f"{len(overrides)} for this machine (`peagle-sm status --verbose` lists them)"]
+    return [("engine", engine_words(engine)), ("overrides", "\n".join(overrides))]

@@ -12,6 +12,7 @@ from peagle_sm.aws.control import EndpointFacts
 from peagle_sm.aws.errors import is_taken, is_unsettled
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import PeagleError, PlanRefused
+from peagle_sm.core.failure_words import cause_first
 from peagle_sm.core.records import Plan
 from peagle_sm.core.tags import PAUSED, SPEC_HASH
 from peagle_sm.service.events import Pacing, Reporter
@@ -173,7 +174,7 @@ def follow(run: Run) -> EndpointFacts:
 
 def _clear_the_name(run: Run, found: Survey) -> None:
     if found.state == "failed" and found.endpoint is not None:
-        reason = found.endpoint.failure_reason or "no reason given"
+        reason = cause_first(found.endpoint.failure_reason or "no reason given", "").splitlines()[0]
         run.report(
             "check", f"an earlier run's endpoint had failed ({reason}); it is replaced", status="Failed"
         )

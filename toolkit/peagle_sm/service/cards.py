@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from peagle_sm.core.display import Card, Note, Table, Tone
+from peagle_sm.core.failure_words import cause_first
 from peagle_sm.core.preflight import STATUSES, Result, Status
 from peagle_sm.core.resting import rest_costs
 from peagle_sm.core.words import STAND_IN, advised, elapsed, speculation_text, usd
@@ -39,7 +40,7 @@ def status_card(status: EndpointStatus) -> Card:
         ("kept", f"until {_when(each.keep_until)}, idle or not" if each.keep_until else ""),
         ("idle", _idle(each)),
         ("config", status.config_name or ""),
-        ("why", status.failure_reason or ""),
+        ("why", cause_first(status.failure_reason or "", "whole: .failure_reason")),
     ]
     return Card(
         f"{each.name}: {each.status}",

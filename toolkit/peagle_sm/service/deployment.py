@@ -10,6 +10,7 @@ from peagle_sm.core.errors import Declined, EndpointFailed, Interrupted
 from peagle_sm.core.plan import prolonged_plan
 from peagle_sm.core.records import Plan
 from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.core.updates import tag_changes
 from peagle_sm.service.bringup import Run, arm, arm_anew, create, create_endpoint, follow
 from peagle_sm.service.capacity import ATTEMPTS, is_short, no_capacity
 from peagle_sm.service.endpoint import Endpoint
@@ -35,14 +36,17 @@ def deploy(
     unguarded: bool = False,
     preflight: Callable[[Plan], object] | None = None,
     skip_checks: Collection[str] = (),
+    surveyed: Callable[[Survey], object] | None = None,
 ) -> Endpoint:
     """Deploy ``spec``: arm the lifetime limit, create model, config and endpoint, follow, verify.
 
-    ``confirm`` sees the plan first (None: no question). Ctrl-C cleans up; a second one leaves the endpoint
-    to its lifetime limit, brought forward. What a killed run of the same spec has made is taken up. With
-    ``wait`` False it returns once CreateEndpoint is accepted. ``unguarded`` does without the guard that
-    turns idle endpoints off; the lifetime limit is armed all the same. ``preflight`` sees the plan before
-    ``confirm`` and raises where it would fail; ``skip_checks`` are ids of checks whose errors do not refuse.
+    ``confirm`` sees the plan first (None: no question), and ``surveyed`` before that what exists under its
+    names. Where the endpoint is in service with this spec and its limit is armed, nothing is asked. Ctrl-C
+    cleans up; a second one leaves the endpoint to its lifetime limit, brought forward. What a killed run of
+    the same spec has made is taken up. With ``wait`` False it returns once CreateEndpoint is accepted.
+    ``unguarded`` does without the guard that turns idle endpoints off; the lifetime limit is armed all the
+    same. ``preflight`` sees the plan before ``confirm`` and raises where it would fail; ``skip_checks`` are
+    ids of checks whose errors do not refuse.
 
     Raises:
         Declined: ``confirm`` said no.
@@ -55,7 +59,7 @@ def deploy(
     """
     pacing = pacing or Pacing.for_session(session)
     try:
-        plan, found = _agree(spec, session, confirm, pacing, unguarded, preflight, skip_checks)
+        plan, found = _agree(spec, session, confirm, pacing, unguarded, preflight, skip_checks, surveyed)
     except KeyboardInterrupt:
         raise Interrupted("Interrupted: nothing was created.") from None
     run = Run(plan, session, pacing, Reporter(progress, pacing, plan.usd_per_hour))
@@ -74,6 +78,7 @@ def _agree(
     unguarded: bool,
     preflight: Callable[[Plan], object] | None,
     skip: Collection[str],
+    surveyed: Callable[[Survey], object] | None,
 ) -> tuple[Plan, Survey]:
     plan = plan_for(spec, session)
     refuse_errors(plan, skip)
@@ -84,7 +89,9 @@ def _agree(
     found = survey(session, plan)
     if found.state in ("absent", "leaving", "failed"):
         plan = prolonged_plan(plan, lease_of(session, plan.names.endpoint))
-    if confirm is not None and not confirm(plan):
+    if surveyed is not None:
+        surveyed(found)
+    if confirm is not None and not _changes_nothing(plan, found, pacing) and not confirm(plan):
         raise Declined(
             f"Endpoint {plan.names.endpoint} was not deployed: the plan was not confirmed.",
             next_step="Nothing was created. Run again and confirm, or give --yes (yes=True).",
@@ -96,15 +103,30 @@ def _agree(
     return plan, found
 
 
+def _changes_nothing(plan: Plan, found: Survey, pacing: Pacing) -> bool:
+    limit = found.lifetime
+    return found.serves and limit is not None and limit.guards(plan.names.endpoint, pacing.clock())
+
+
 def _take_up_what_serves(run: Run, found: Survey) -> None:
     # Traffic may depend on it: a failure or Ctrl-C from here on must not delete it.
     try:
         arm(run, found)
         follow(run)
-        told = f"endpoint {run.name} was in service already, and is not this deploy's to delete"
-        run.report("ready", told, status="InService")
+        told = f"endpoint {run.name} is in service with this spec already: nothing was created"
+        run.report("ready", told + _other_tags(run, found), status="InService")
     except KeyboardInterrupt:
         raise Interrupted(f"Interrupted: endpoint {run.name} was there before and is left.") from None
+
+
+def _other_tags(run: Run, found: Survey) -> str:
+    """Say where the spec asks for other tags: its minutes and limits are no part of the spec's hash."""
+    wanted = {tag["Key"]: tag["Value"] for tag in run.parameters("create_endpoint")["Tags"]}
+    fields = [one.field.removeprefix("Tags.") for one in tag_changes(found.tags, wanted)]
+    if not fields:
+        return ""
+    flags = run.session.command_flags()
+    return f". The spec asks for other tags ({', '.join(fields)}): `peagle-sm update SPEC{flags}` writes them"
 
 
 def bring_up(run: Run, found: Survey, wait: bool = True) -> None:

@@ -10,6 +10,7 @@ from peagle_sm.aws.errors import is_unsettled
 from peagle_sm.aws.refusals import ON_ITS_WAY
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import EndpointFailed, PeagleError
+from peagle_sm.core.failure_words import WHOLE_IN_JSON, cause_first
 from peagle_sm.service.events import Pacing, Reporter
 
 LOOKS_THAT_MAY_FAIL = 10
@@ -90,5 +91,6 @@ def _verify(facts: EndpointFacts, config: str, report: Reporter) -> None:
 
 def _failed(name: str, reason: str, status: str = "Failed") -> EndpointFailed:
     return EndpointFailed(
-        f"Endpoint {name} did not come up: {reason}", details={"failure_reason": reason, "status": status}
+        f"Endpoint {name} did not come up: {cause_first(reason, WHOLE_IN_JSON)}",
+        details={"failure_reason": reason, "status": status},
     )

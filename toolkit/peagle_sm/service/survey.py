@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from peagle_sm.aws import control, lifetime
@@ -30,7 +31,7 @@ _STATES: dict[str, State] = {
 
 @dataclass(frozen=True)
 class Survey:
-    """The endpoint's state, and its lifetime limit if there is one.
+    """The endpoint's state and tags, and its lifetime limit if there is one.
 
     ``absent``, ``leaving``, ``failed`` and ``creating`` are a deploy's to finish and to clean up.
     ``live`` and ``settling`` serve, or have served, traffic: a deploy that fails leaves them alone.
@@ -39,6 +40,7 @@ class Survey:
     state: State
     endpoint: EndpointFacts | None
     lifetime: Lifetime | None
+    tags: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def serves(self) -> bool:
@@ -88,7 +90,7 @@ def survey(session: Session, plan: Plan) -> Survey:
         )
     if state is None:
         raise _taken(f"endpoint {name} is {endpoint.status}.", f"Delete it first: `{remove}`.")
-    return Survey(state, endpoint, limit)
+    return Survey(state, endpoint, limit, tags)
 
 
 def _not_a_stacks(session: Session, name: str) -> None:

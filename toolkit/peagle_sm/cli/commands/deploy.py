@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Deploy without an installed guard: only the lifetime limit ends what is forgotten.",
 )
+@click.option("--verbose", "-v", is_flag=True, help="List each override of the local engine at the end.")
 @skip_option
 @global_options
 @click.pass_obj
@@ -41,6 +42,7 @@ def deploy(
     dry_run: bool,
     wait: bool,
     unguarded: bool,
+    verbose: bool,
     skip: tuple[str, ...],
 ) -> None:
     """Create the endpoint of a spec and follow it until it serves.
@@ -53,7 +55,8 @@ def deploy(
     Before the question comes the preflight, as `peagle-sm doctor` shows it: nothing is made where it finds
     an error; --skip-check leaves one out.
     A deploy that fails, or that Ctrl-C stops, is cleaned up; what a killed one left is adopted by the next
-    deploy of the same spec.
+    deploy of the same spec. Where the endpoint is in service with this spec already, nothing is created, and
+    nothing is asked; `peagle-sm update` brings it to another spec.
     """
     from peagle_sm.cli.commands.plan import print_requests, refuse_if_needed
     from peagle_sm.cli.connect import open_session
@@ -75,13 +78,13 @@ def deploy(
         print_requests(made)
         refuse_if_needed(made, skip=skip)
         return
+    states: list[str] = ["absent"]
     with termination_is_ctrl_c(), follower(state) as follow:
 
         def ask(made: Plan) -> bool:
             follow.pause()
             _show_plan(state, made, asked=not yes)
-            price = _price_words(made)
-            return confirmed(state, f"Create {made.names.endpoint}{price}?", yes)
+            return confirmed(state, question(states[-1], made), yes)
 
         def attempt() -> Endpoint:
             return create(
@@ -93,10 +96,11 @@ def deploy(
                 unguarded=unguarded,
                 preflight=lambda made: look_first(state, session, made, skip),
                 skip_checks=skip,
+                surveyed=lambda found: states.append(found.state),
             )
 
         endpoint = with_guard(state, session, follow, yes, attempt)
-    emit_ready(state, endpoint.name, endpoint.status, session)
+    emit_ready(state, endpoint.name, endpoint.status, session, verbose)
 
 
 def look_first(state: State, session: Session, made: Plan, skip: tuple[str, ...]) -> None:
@@ -123,6 +127,19 @@ def _show_plan(state: State, made: Plan, asked: bool) -> None:
         say(render_plan(made) + "\n")
     else:
         note(state, render_plan(made) + "\n")
+
+
+def question(found: str, made: Plan) -> str:
+    """What a deploy will do, given the state of the endpoint under the name."""
+    name, price = made.names.endpoint, _price_words(made)
+    questions = {
+        "creating": f"Go on with {name}, which an earlier run began to create,{price}?",
+        "failed": f"Delete {name}, which has failed, and create it again{price}?",
+        "leaving": f"Create {name} again{price}, once its deletion is over?",
+    }
+    if found in ("live", "settling"):
+        return f"{name} is in service with this spec, without a lifetime limit. Arm one?"
+    return questions.get(found, f"Create {name}{price}?")
 
 
 def _price_words(made: Plan) -> str:

@@ -23,9 +23,10 @@ _LEAST_PAUSE_S = 1.0
 @click.command(cls=Command)
 @endpoint_argument
 @click.option("--watch", "-w", is_flag=True, help="Show it again and again until Ctrl-C.")
+@click.option("--verbose", "-v", is_flag=True, help="Also a long failure reason and the overrides, whole.")
 @global_options
 @click.pass_obj
-def status(state: State, name: str, watch: bool) -> None:
+def status(state: State, name: str, watch: bool, verbose: bool) -> None:
     """Show one endpoint: state, mode, config, cost, end of life.
 
     With --watch a terminal is redrawn; a pipe gets one line for each change, with --format json one object
@@ -39,25 +40,27 @@ def status(state: State, name: str, watch: bool) -> None:
     session = open_session(state)
     found = read_status(name, session=session)
     if not watch:
-        _show(state, session, found)
+        _show(state, session, found, verbose)
         return
     with until_ctrl_c(state, follow=True):
-        watch_status(state, session, found)
+        watch_status(state, session, found, verbose)
 
 
-def _show(state: State, session: Session, found: EndpointStatus) -> None:
+def _show(state: State, session: Session, found: EndpointStatus, verbose: bool = False) -> None:
     from peagle_sm.cli.deploy_result import is_stand_in, status_data
     from peagle_sm.cli.status_text import render_status
 
     emit(
         state,
-        table=lambda: render_status(found, stand_in=is_stand_in(state, found), now=session.now()),
+        table=lambda: render_status(
+            found, stand_in=is_stand_in(state, found), now=session.now(), verbose=verbose
+        ),
         data=lambda: status_data(state, found),
         names=[found.summary.name],
     )
 
 
-def watch_status(state: State, session: Session, found: EndpointStatus) -> None:
+def watch_status(state: State, session: Session, found: EndpointStatus, verbose: bool = False) -> None:
     """Show the status and its changes until the endpoint is gone; Ctrl-C raises KeyboardInterrupt."""
     from peagle_sm.aws.errors import is_unsettled
     from peagle_sm.core.errors import NotFound, PeagleError
@@ -70,7 +73,7 @@ def watch_status(state: State, session: Session, found: EndpointStatus) -> None:
     while True:
         if redraw:
             click.clear()
-            _show(state, session, found)
+            _show(state, session, found, verbose)
             note(state, "\nCtrl-C ends the watch; the endpoint is not changed.")
         else:
             shown = _line_if_new(state, session, found, shown)

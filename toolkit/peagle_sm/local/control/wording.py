@@ -3,6 +3,10 @@
 `serves` is what the engine serves, in words: `production variant AllTraffic`.
 """
 
+from __future__ import annotations
+
+import re
+
 FAILURE_REASON_LIMIT = 1024  # FailureReason's maximum length in SageMaker's model
 
 # Seen in aws/sagemaker-python-sdk#787 and awslabs/llm-hosting-container#18.
@@ -52,6 +56,7 @@ def _limited(told: str, words: str) -> str:
     room = FAILURE_REASON_LIMIT - len(told)
     if len(words) <= room:
         return told + words
-    marker = " Its last words: …"
-    tail = max(room - len(marker), 0)
-    return (told + marker + words[len(words) - tail :])[:FAILURE_REASON_LIMIT]
+    marker = " Its last words: … "
+    tail = words[len(words) - max(room - len(marker), 0) :]
+    cut = re.match(r"[^\n]{0,200}\n", tail) or re.match(r"\S{0,40}\s", tail)
+    return (told + marker + (tail[cut.end() :] if cut else tail))[:FAILURE_REASON_LIMIT]
