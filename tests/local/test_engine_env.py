@@ -1,5 +1,6 @@
 """The engine's environment: what names it, who builds it, who waits, and what a broken build leaves."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -108,6 +109,7 @@ def test_a_cache_that_is_a_file_is_said_so(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_pip_failing_is_told_with_its_last_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")  # asks nobody, so it fails at once and without a network
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)  # a machine's constraints would be the cause instead
     container = tmp_path / "container"
     container.mkdir()
     (container / "engine-cpu.lock").write_text(f"# nothing\ntorch==0.0.0+none --hash=sha256:{'0' * 64}\n")
