@@ -199,7 +199,8 @@ REASON = "The container failed its health check.\nINFO engine\nERROR no GPU"
         ({"EndpointStatus": "InService"}, "", "Send the request again"),
         (
             {"EndpointStatus": "Failed", "FailureReason": REASON},
-            "\nThe failure reason:\n  The container failed its health check.\n  INFO engine\n  ERROR no GPU",
+            "\nThe failure reason:\n  ERROR no GPU\n  The container failed its health check."
+            "\n  (whole: --format json)",
             "It does not come into service by itself. Read its log with `peagle-sm logs demo",
         ),
     ],
