@@ -67,6 +67,13 @@ def test_an_endpoint_without_a_stack_is_deleted_itself_and_its_schedule_only_onc
     assert aws.schedules == {}
 
 
+def test_a_longer_idle_time_needs_a_mark_of_its_own() -> None:
+    aws = idle()
+    run(aws, 0)
+    aws.endpoints["chat"].tags["peagle-sm:idle-minutes"] = "45"
+    assert [entry(run(aws, minutes)).action for minutes in (5, 10, 15)] == ["mark", "none", "turn-off"]
+
+
 def test_a_schedule_that_was_armed_for_the_next_life_is_left_alone() -> None:
     aws = idle()
     for minutes in (0, 5, 10):

@@ -331,6 +331,12 @@ def test_the_end_of_a_lifetime_is_claimed_before_the_stack_is_updated() -> None:
     assert (record.off_by, record.off_at) == (OffBy.LIFETIME, aws.now)
 
 
+def test_a_lifetime_ends_what_idleness_tried_to_end_before() -> None:
+    aws, event = at_its_end(off_at=START + timedelta(hours=7), off_by=OffBy.IDLE)
+    turn(aws, event)
+    assert aws.register.records["chat"].off_by == OffBy.LIFETIME
+
+
 @pytest.mark.parametrize("where", ["schedule", "register"])
 def test_an_event_of_a_limit_that_keep_has_moved_is_refused(where: str) -> None:
     aws, event = at_its_end()

@@ -30,6 +30,9 @@ SWEEPER_S = 240
 
 NO_REASON = "no reason"
 
+RETRIED_S = 60
+"""A try to turn off that is noted later than this after another is a new one."""
+
 TWICE_AFTER_S = 200
 """A sweep that is delivered twice comes again within this, with the same scheduled time in its event."""
 
@@ -44,8 +47,8 @@ class GuardRun:
     """By identity of a life: why it ended, and when it had been marked."""
     sweeps: list[tuple[int, int]] = field(default_factory=list)
     """(endpoints in the account, calls of the sweep), of the sweeps that no fault ended."""
-    asked: dict[int, tuple[str, int | None]] = field(default_factory=dict)
-    """The same, of lives of which a stack was asked to turn them off."""
+    asked: dict[int, tuple[int, tuple[str, int | None]]] = field(default_factory=dict)
+    """When a stack was asked to turn a life off, and the same of it."""
     killed: int = 0
     """Sweeps that reached the Lambda's timeout."""
     crashes: list[str] = field(default_factory=list)
@@ -71,14 +74,18 @@ class GuardRun:
         """Remember why a stack is asked to turn its endpoint off: that goes a little later."""
         life = self.account.sagemaker.live.get(stack.endpoint)
         if state == "off" and life is not None and life.turning_off_at is None:
-            self.asked[id(life)] = self._reason(life)
+            self.asked[id(life)] = (self.account.events.now, self._reason(life))
 
     def note_end(self, life: Life) -> None:
         """Remember why a life ends, from the register, as it ends."""
         if life.ended_by != "guard":
             self.endings[id(life)] = (life.ended_by, None)
             return
-        self.endings[id(life)] = self.asked.get(id(life)) or self._reason(life)
+        at, reason = self.asked.get(id(life), (0, None))
+        record = self.account.register.records.get(life.plan.name)
+        # A deletion that did nothing was tried again since, maybe for another reason.
+        again = record is not None and record.off_at is not None and record.off_at > moment(at + RETRIED_S)
+        self.endings[id(life)] = self._reason(life) if reason is None or again else reason
 
     def _reason(self, life: Life) -> tuple[str, int | None]:
         """Why the guard says that a life ends, and when it had been marked."""

@@ -200,9 +200,8 @@ def _waste(world: World, each: Ended, verdict: Verdict) -> None:
     longest = max((min(stop, acted) - begin for begin, stop in stretches), default=0)
     if each.cause == IDLE:
         verdict.excess.append((longest - allowed) / 60)
-    # A grace that is no whole number of sweeps ends between two: then CloudWatch's own delay counts too.
-    delay = world.cloudwatch.lag_s + MINUTE_S
-    if longest > allowed + 2 * SWEEP_S + (delay if life.plan.grace_s % SWEEP_S else 0):
+    # Traffic that CloudWatch shows only after the first mark moves the mark by a sweep.
+    if longest > allowed + 2 * SWEEP_S + world.cloudwatch.lag_s + MINUTE_S:
         verdict.beyond_bound += 1
         verdict.notes.append(f"{life.plan.name} quiet for {longest - allowed} s above idle plus grace")
 

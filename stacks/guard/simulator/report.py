@@ -101,7 +101,7 @@ def promises(tally: Tally) -> list[str]:
         "hours_missed": "a timetable's closing or opening missed where everything works",
         "foreign": "foreign endpoints deleted",
         "double": "double actions",
-        "beyond_bound": "quiet for longer than idle plus grace plus two sweeps where everything works",
+        "beyond_bound": "quiet for longer than the waste bound where everything works",
     }
     return [f"- {text}: **{group.counts[name]}**" for name, text in words.items()]
 

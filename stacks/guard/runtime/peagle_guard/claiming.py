@@ -99,6 +99,8 @@ def _claim(aws: Claims, endpoint: Endpoint, expires_at: datetime | None, *, part
 
 
 def _claimed(record: Record, expires_at: datetime | None, now: datetime, *, parting: bool) -> Record:
-    by = record.off_by or (OffBy.OTHERS if expires_at is None else OffBy.LIFETIME)
+    by = record.off_by or OffBy.OTHERS
+    if expires_at is not None and not record.parting:
+        by = OffBy.LIFETIME  # what another reason tried before has not ended it
     off_at = record.off_at if record.off_at is not None and expires_at is None else now
     return replace(record, off_at=off_at, off_by=by, parting=record.parting or parting)

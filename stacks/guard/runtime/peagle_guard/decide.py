@@ -133,12 +133,13 @@ def _on_quiet(lifecycle: Lifecycle, record: Record, evidence: Evidence, now: dat
     since, until = evidence.since, evidence.until
     if since is None or until is None or since > now - lifecycle.idle + _MINUTE:
         return Decision(Action.NONE, "unknown is not idle: quiet is not proven for the idle time", record)
-    if record.marked_at is None or record.quiet_since is None or since > record.quiet_since:
+    marked_at = _mark_that_holds(lifecycle, record, since)
+    if marked_at is None:
         off_at = now + lifecycle.grace
         marked = replace(_forgotten(record, now), quiet_since=since, marked_at=now)
         reason = f"quiet since {since.isoformat(timespec='seconds')}"
         return Decision(Action.MARK, reason, marked, Tell.IDLE_SOON, OffBy.IDLE, off_at)
-    off_at = record.marked_at + lifecycle.grace
+    off_at = marked_at + lifecycle.grace
     if now < off_at:
         reason = f"quiet; looked at again at {off_at.isoformat(timespec='seconds')}"
         return Decision(Action.NONE, reason, record, off_at=off_at)
@@ -147,6 +148,17 @@ def _on_quiet(lifecycle: Lifecycle, record: Record, evidence: Evidence, now: dat
             Action.NONE, "the metrics do not yet reach to the end of the grace", record, off_at=off_at
         )
     return _turn_off(record, OffBy.IDLE, "proven quiet twice, with the grace in between", now, told=True)
+
+
+def _mark_that_holds(lifecycle: Lifecycle, record: Record, since: datetime) -> datetime | None:
+    """Return when the endpoint was marked; None where the endpoint must be marked (again).
+
+    A mark ends with traffic that was shown since, and where the idle time was raised: then it came too early.
+    """
+    marked_at, quiet_since = record.marked_at, record.quiet_since
+    if marked_at is None or quiet_since is None or since > quiet_since:
+        return None
+    return marked_at if marked_at >= quiet_since + lifecycle.idle - _MINUTE else None
 
 
 def _unmark(record: Record, reason: str, now: datetime) -> Decision:
