@@ -324,17 +324,12 @@ def at_its_end(**record: Any) -> tuple[FakeAws, dict[str, str]]:
     return aws, {**OFF, "expires_at": ends.isoformat()}
 
 
-def test_the_end_of_a_lifetime_is_claimed_before_the_stack_is_updated() -> None:
-    aws, event = at_its_end()
+@pytest.mark.parametrize("tried", [{}, {"off_at": START, "off_by": OffBy.IDLE}])
+def test_the_end_of_a_lifetime_is_claimed_before_the_stack_is_updated(tried: dict[str, Any]) -> None:
+    aws, event = at_its_end(**tried)
     assert (turn(aws, event)["state"], did(aws)) == ("in-progress", ["stack-off"])
     record = aws.register.records["chat"]
     assert (record.off_by, record.off_at) == (OffBy.LIFETIME, aws.now)
-
-
-def test_a_lifetime_ends_what_idleness_tried_to_end_before() -> None:
-    aws, event = at_its_end(off_at=START + timedelta(hours=7), off_by=OffBy.IDLE)
-    turn(aws, event)
-    assert aws.register.records["chat"].off_by == OffBy.LIFETIME
 
 
 @pytest.mark.parametrize("where", ["schedule", "register"])

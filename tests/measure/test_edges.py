@@ -29,12 +29,17 @@ CHILD = "import time; time.sleep(60)"
 PARENT = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {CHILD!r}]); time.sleep(60)"
 
 
+def has_child(pid: int) -> bool:
+    """Say whether the child runs its own program: until then it shows its parent's command."""
+    return any(child.cmdline()[-1:] == [CHILD] for child in psutil.Process(pid).children())
+
+
 @contextlib.contextmanager
 def family() -> Iterator[subprocess.Popen[bytes]]:
     parent = subprocess.Popen([sys.executable, "-c", PARENT], start_new_session=True)
     try:
         deadline = time.monotonic() + 20
-        while not psutil.Process(parent.pid).children() and time.monotonic() < deadline:
+        while not has_child(parent.pid) and time.monotonic() < deadline:
             time.sleep(0.05)
         yield parent
     finally:
