@@ -42,6 +42,9 @@ FLAGS = {
     "--worker-cls": Forbidden("runs Python by its name", _SERVER),
     "--profiler-config": Forbidden("opens routes that record what the engine does", _SERVER),
     "--uds": Forbidden("listens where SageMaker does not ask", _SERVER),
+    "--override-generation-config.": Forbidden(
+        "replaces the limit of output tokens: write --override-generation-config as one JSON", _SERVER
+    ),
 }
 VARIABLES = {
     "VLLM_ALLOW_INSECURE_SERIALIZATION": Forbidden("unpickles what it is sent"),
@@ -69,7 +72,12 @@ def refusals(args: Sequence[str], environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _means(name: str, flag: str) -> bool:
-    """Whether argparse takes ``name`` for ``flag``: all of it, or a beginning that is no flag itself."""
+    """Whether argparse takes ``name`` for ``flag``: all of it, or a beginning that is no flag itself.
+
+    A ``flag`` that ends with a dot stands for all of vLLM's dotted forms (``--flag.key value``).
+    """
+    if flag.endswith("."):
+        return name.startswith(flag)
     return name == flag or (len(name) > len("--") and flag.startswith(name) and name not in _FLAGS_THEMSELVES)
 
 

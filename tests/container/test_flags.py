@@ -110,6 +110,13 @@ def test_an_answer_without_max_tokens_has_the_limit_too(own: list[str], passed: 
     assert json.loads(args[args.index("--override-generation-config") + 1]) == passed
 
 
+@pytest.mark.parametrize(
+    "flag", ["--override-generation-config.top_k", "--override_generation_config.top_k=3"]
+)
+def test_the_dotted_form_that_would_replace_the_limit_is_refused(flag: str) -> None:
+    assert any("limit of output tokens" in sentence for sentence in said(flag))
+
+
 @pytest.mark.parametrize("broken", ["{", "[]", "3"])
 def test_a_generation_config_that_vllm_refuses_is_left_to_it(broken: str) -> None:
     args = gate_arguments(["--override-generation-config", broken], Settings(), "")

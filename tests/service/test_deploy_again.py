@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from peagle_sm.aws.session import Session
+from peagle_sm.core.errors import Declined
 from peagle_sm.core.records import Plan
 from peagle_sm.core.spec import EndpointSpec
 from peagle_sm.service import Event, Pacing, deploy
+from peagle_sm.service.survey import Survey
 from tests.service.fakes import FakeAws
 from tests.service.setting import make_spec
 
@@ -43,3 +47,23 @@ def test_a_deploy_of_what_is_in_service_asks_nothing_and_says_that_nothing_was_c
     aws.schedules.clear()
     again(spec)
     assert len(asked) == 1
+
+
+def test_what_served_and_is_gone_before_the_call_is_asked_about(
+    aws: FakeAws, session: Session, spec: EndpointSpec, pacing: Pacing
+) -> None:
+    """A slow preflight: the plan is made again, and there is no endpoint any more."""
+    deploy(spec, session=session, pacing=pacing)
+
+    def slow(plan: Plan) -> None:
+        aws.clock.sleep(120)
+
+    def gone(found: Survey) -> None:
+        assert found.state == "live"
+        aws.endpoints.clear()
+
+    with pytest.raises(Declined):
+        deploy(
+            spec, session=session, pacing=pacing, confirm=lambda plan: False, preflight=slow, surveyed=gone
+        )
+    assert not aws.endpoints

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.aws.session import Session
-from peagle_sm.core.errors import Declined, PeagleError, PlanRefused
+from peagle_sm.core.errors import BillableLeft, Declined, PeagleError, PlanRefused
 from peagle_sm.service import Deletable, Event, Pacing, delete, pause
 from tests.service.fakes import FakeAws, denied, throttled
 from tests.service.stacked import in_a_stack
@@ -50,7 +50,7 @@ def test_all_that_is_left_goes(aws: FakeAws, pacing: Pacing, pattern: str, pause
     assert "stack Peagle-demo no longer exists" in events[0].message
     assert not aws.everything()
     assert report.leftovers == ()
-    assert "schedule/peagle-demo-lifetime-hard" in report.deleted
+    assert "schedule/peagle-demo-lifetime" in report.deleted
 
 
 def test_inference_components_go_before_their_endpoint(aws: FakeAws, pacing: Pacing) -> None:
@@ -60,6 +60,51 @@ def test_inference_components_go_before_their_endpoint(aws: FakeAws, pacing: Pac
     delete(["demo"], session=session, pacing=pacing)
     assert not aws.components
     assert not aws.everything()
+
+
+def test_the_schedules_of_its_components_go_too(aws: FakeAws, pacing: Pacing) -> None:
+    session = _left_behind(aws)
+    target = "arn:aws:scheduler:::aws-sdk:sagemaker:deleteInferenceComponent"
+    _schedule(aws, "peagle-demo-lifetime-hard-1", target, {"InferenceComponentName": "demo-1"})
+    delete(["demo"], session=session, pacing=pacing)
+    assert not aws.everything()
+
+
+def test_a_schedule_that_alone_is_left_goes(aws: FakeAws, pacing: Pacing) -> None:
+    session = _left_behind(aws)
+    for kind in (aws.endpoints, aws.configs, aws.models):
+        kind.clear()
+    report = delete(["demo"], session=session, pacing=pacing)
+    assert report.leftovers == ()
+    assert not aws.everything()
+
+
+def test_what_is_deployed_again_during_the_question_stays(aws: FakeAws, pacing: Pacing) -> None:
+    """`cdk deploy` makes the stack anew while the prompt waits: its endpoint serves."""
+    session = _left_behind(aws)
+    before = aws.everything()
+
+    def deployed_again(rows: Sequence[Deletable]) -> bool:
+        aws.stacks["Peagle-demo"] = "CREATE_COMPLETE"
+        return True
+
+    with pytest.raises(PlanRefused, match="demo belongs to stack Peagle-demo"):
+        delete(["demo"], session=session, pacing=pacing, confirm=deployed_again)
+    assert aws.everything() == before
+
+
+def test_ctrl_c_brings_the_limit_of_the_gone_stack_forward(aws: FakeAws, pacing: Pacing) -> None:
+    session = _left_behind(aws)
+    asked = 0
+
+    def interrupted(_: FakeAws, number: int, operation: str) -> BaseException | None:
+        nonlocal asked
+        asked += operation == "DeleteEndpoint"
+        return KeyboardInterrupt() if operation == "DeleteEndpoint" and asked == 1 else None
+
+    aws.before = interrupted
+    with pytest.raises(BillableLeft, match="brought forward to now"):
+        delete(["demo"], session=session, pacing=pacing)
 
 
 def test_a_no_leaves_it(aws: FakeAws, pacing: Pacing) -> None:

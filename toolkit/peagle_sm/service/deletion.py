@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
-from peagle_sm.aws import control
+from peagle_sm.aws import control, lifetime
 from peagle_sm.aws.nearest import did_you_mean
 from peagle_sm.aws.session import Session
 from peagle_sm.aws.stacks import stack_status
@@ -22,7 +22,7 @@ from peagle_sm.service.handover import leave_to_the_schedule
 from peagle_sm.service.log_groups import groups_of, remove_groups
 from peagle_sm.service.ownership import amount, require_own_stack
 from peagle_sm.service.rest import forget
-from peagle_sm.service.teardown import Doomed, Gone, Teardown, remove_by_hand
+from peagle_sm.service.teardown import Gone, Teardown, remove_by_hand
 
 WithLogs = bool | Callable[[Sequence[str]], bool]
 """Whether log groups go too, or who is asked for it, given their names."""
@@ -94,7 +94,9 @@ def delete(
     pacing = pacing or Pacing.for_session(session)
     reporter = Reporter(progress, pacing)
     chosen = _choose(session, patterns, partial(reporter, "delete"), logs_alone=with_logs is True)
-    gone_stacks = _gone_stacks(session, chosen, reporter)
+    gone_stacks = _gone_stacks(session, chosen)
+    for stack in gone_stacks:
+        reporter("delete", f"stack {stack} no longer exists: what it left is deleted")
     groups = groups_of(session, (one.name for one in chosen), assume=with_logs is True)
     rows = [
         Deletable(
@@ -104,6 +106,8 @@ def delete(
     ]
     if confirm is not None and not confirm(rows):
         raise Declined("Nothing was deleted: it was not confirmed.", next_step="Run again and confirm.")
+    if gone_stacks:
+        _gone_stacks(session, chosen)  # somebody may have deployed one again during the question
     logs_too = bool(groups) and (with_logs(tuple(groups.values())) if callable(with_logs) else with_logs)
     teardown = Teardown(session, pacing, reporter, "delete", gone_stacks)
     deleted: list[str] = []
@@ -111,14 +115,14 @@ def delete(
     unproven: list[BillableLeft] = []
     for one in chosen:
         try:
-            gone = teardown.run(_doomed(one))
+            gone = teardown.run(one.doomed)
         except KeyboardInterrupt:
             leave_to_the_schedule(session, one.name, pacing)
         except BillableLeft as left:  # the others must go all the same
             unproven.append(left)
         else:
             deleted += gone.deleted
-            unproven_free |= gone.left
+            unproven_free |= gone.left | _remove_hard(session, one)
             forget(session, one.name)  # or its timetable would try to wake it
     _raise_billable(unproven, session)
     # Last: an engine that is ending still writes, and would make its group anew.
@@ -150,8 +154,8 @@ def remove_if_there(session: Session, name: str, pacing: Pacing) -> Gone:
     try:
         found = belongings_of(session, name, need_lifetime=False)
         report = Reporter(None, pacing)
-        gone_stacks = _gone_stacks(session, [found], report)
-        return Teardown(session, pacing, report, "delete", gone_stacks).run(_doomed(found))
+        gone_stacks = _gone_stacks(session, [found])
+        return Teardown(session, pacing, report, "delete", gone_stacks).run(found.doomed)
     except KeyboardInterrupt:
         leave_to_the_schedule(session, name, pacing)
 
@@ -187,21 +191,19 @@ def _only_logs(session: Session, name: str) -> Belongings | None:
     return Belongings(name, stack=stack if stack_status(session, stack) else None)
 
 
-def _gone_stacks(session: Session, chosen: Sequence[Belongings], report: Reporter) -> frozenset[str]:
+def _gone_stacks(session: Session, chosen: Sequence[Belongings]) -> frozenset[str]:
     """Return the stacks of ``chosen`` that no longer exist: what they left is deleted like anything else.
 
     Raises:
         PlanRefused: a stack exists, or could not be read.
     """
-    owned = {one.name: one.stack for one in chosen if one.stack is not None}
+    owned = {one.name: stack for one in chosen if (stack := _stack_of(one)) is not None}
     for name, stack in owned.items():
         require_own_stack(name, stack)
     unread: list[str] = []
     existing = {name: stack for name, stack in owned.items() if _may_exist(session, stack, unread)}
     if existing:
         raise _owned(session, existing, unread)
-    for name, stack in owned.items():
-        report("delete", f"stack {stack} no longer exists: what it left of {name} is deleted")
     return frozenset(owned.values())
 
 
@@ -226,12 +228,21 @@ def _owned(session: Session, owned: Mapping[str, str], unread: Sequence[str]) ->
     )
 
 
-def _doomed(one: Belongings) -> Doomed:
-    """Return what goes: a stack that is gone may have left its second schedule too."""
-    doomed = one.doomed
-    if one.stack is None:
-        return doomed
-    return replace(doomed, schedules=(*doomed.schedules, hard_schedule_name(one.name)))
+def _stack_of(one: Belongings) -> str | None:
+    """Return the stack that made it; where only its schedule is left, the one that the schedule turns off."""
+    only_a_schedule = one.endpoint is None and not one.configs and not one.models
+    return one.lifetime.stack if only_a_schedule and one.lifetime is not None else one.stack
+
+
+def _remove_hard(session: Session, one: Belongings) -> dict[str, str]:
+    """Remove the second schedules of a stack that is gone; return one that is left, and why."""
+    stack = _stack_of(one)
+    try:
+        if stack is not None and stack_status(session, stack) is None:
+            lifetime.remove_hard(session, one.name)
+    except PeagleError as error:
+        return {f"schedule/{hard_schedule_name(one.name)}": error.message}
+    return {}
 
 
 def _nothing(session: Session, pattern: str) -> PeagleError:

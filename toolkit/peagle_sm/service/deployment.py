@@ -91,16 +91,24 @@ def _agree(
         plan = prolonged_plan(plan, lease_of(session, plan.names.endpoint))
     if surveyed is not None:
         surveyed(found)
-    if confirm is not None and not _changes_nothing(plan, found, pacing) and not confirm(plan):
-        raise Declined(
-            f"Endpoint {plan.names.endpoint} was not deployed: the plan was not confirmed.",
-            next_step="Nothing was created. Run again and confirm, or give --yes (yes=True).",
-        )
+    asks = not _changes_nothing(plan, found, pacing)
+    if asks:
+        _ask(confirm, plan)
     if plan.context.now is None or pacing.clock() - plan.context.now > STALE_PLAN:
         # The lifetime counts from the start, not from when the question was asked.
         plan = plan_for(spec, session)
         found = survey(session, plan)
+        if not asks and not _changes_nothing(plan, found, pacing):
+            _ask(confirm, plan)  # what served is gone since
     return plan, found
+
+
+def _ask(confirm: Callable[[Plan], bool] | None, plan: Plan) -> None:
+    if confirm is not None and not confirm(plan):
+        raise Declined(
+            f"Endpoint {plan.names.endpoint} was not deployed: the plan was not confirmed.",
+            next_step="Nothing was created. Run again and confirm, or give --yes (yes=True).",
+        )
 
 
 def _changes_nothing(plan: Plan, found: Survey, pacing: Pacing) -> bool:

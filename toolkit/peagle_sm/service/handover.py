@@ -28,7 +28,7 @@ def leave_to_the_schedule(
     """
     try:
         limit = lifetime.get(session, schedule_name(name))
-        if limit is None or limit.endpoint != name:
+        if limit is None or not limit.ends(name):
             outlook = "; it has no lifetime limit"
         else:
             lifetime.bring_forward(session, limit, pacing.clock())

@@ -142,7 +142,8 @@ def _remove(session: Session, one: Belongings, pacing: Pacing, report: Reporter)
         by_hand = " ".join(remove_by_hand(session, resource) for resource in gone.left)
         raise PeagleError(
             f"Endpoint {one.name} is gone and paused, but its lifetime schedule is not proven gone: {left}",
-            next_step=f"Run it again: `{_command(session, one.name)}`. {by_hand}",
+            next_step=f"Run it again: `{_command(session, one.name)}`. {by_hand} "
+            "Keep it where its role is your own: `resume` reads the role from it.",
             details={"left": sorted(gone.left)},
         )
 

@@ -15,6 +15,7 @@ from peagle_sm.aws import control, lifetime
 from peagle_sm.aws.components import component_names, delete_component
 from peagle_sm.aws.errors import is_refused_connection, is_refused_now
 from peagle_sm.aws.session import Session
+from peagle_sm.aws.stacks import stack_status
 from peagle_sm.core.errors import BillableLeft, EngineError, NotFound, PeagleError, ServiceFault
 from peagle_sm.service.events import Pacing, Phase, Reporter
 from peagle_sm.service.ownership import belongs_to, stack_of
@@ -51,7 +52,8 @@ class Gone:
 class Teardown:
     """One removal; ``phase`` is what its events are called.
 
-    ``gone_stacks`` are stacks that no longer exist: their tag counts as no tag.
+    ``gone_stacks`` are stacks that no longer exist: their tag counts as no tag. Each is looked up again
+    before something of it goes, since somebody may have deployed it again.
     """
 
     def __init__(
@@ -202,13 +204,19 @@ class Teardown:
 
     def _may_go(self, tags: Mapping[str, str] | None, endpoint: str) -> bool:
         # What a stack owns goes by its stack: deleted behind its back, the next update would fail.
-        return belongs_to(tags, endpoint) and stack_of(tags) in (None, *self._gone_stacks)
+        stack = stack_of(tags)
+        return belongs_to(tags, endpoint) and (stack is None or self._is_gone(stack))
+
+    def _is_gone(self, stack: str) -> bool:
+        return stack in self._gone_stacks and stack_status(self._session, stack) is None
 
     def _guards(self, name: str, endpoint: str) -> bool:
         found = lifetime.get(self._session, name)
         if found is None:
             return False
-        return found.endpoint == endpoint or (found.ends(endpoint) and found.stack in self._gone_stacks)
+        if found.stack is None:
+            return found.endpoint == endpoint
+        return found.ends(endpoint) and self._is_gone(found.stack)
 
     def _remove_plain(
         self, resource: str, gone: Gone, is_there: Callable[[], bool], remove: Callable[[], None]
