@@ -17,7 +17,7 @@ MAX_TOTAL_BYTES = 32 * 1024
     "environment-limits",
     why="CreateModel refuses the whole request.",
     source="SageMaker API: ContainerDefinition.Environment (100 entries, 1,024 bytes each, 32 KB in all)",
-    remedy="Shorten the value. With AWS's image, SM_VLLM_CONFIG may name a file of settings beside the model.",
+    remedy="Shorten the value. With AWS's image, SM_VLLM_CONFIG may name a file beside the model.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ContainerDefinition.html",
 )
 def environment_limits(draft: Draft) -> Iterator[Note]:
