@@ -11,6 +11,7 @@ import pytest
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import BillableLeft, Declined, PeagleError, PlanRefused
 from peagle_sm.service import Deletable, Event, Pacing, delete, pause
+from peagle_sm.service.deletion import remove_if_there
 from tests.service.fakes import FakeAws, denied, throttled
 from tests.service.stacked import in_a_stack
 
@@ -67,6 +68,12 @@ def test_the_schedules_of_its_components_go_too(aws: FakeAws, pacing: Pacing) ->
     target = "arn:aws:scheduler:::aws-sdk:sagemaker:deleteInferenceComponent"
     _schedule(aws, "peagle-demo-lifetime-hard-1", target, {"InferenceComponentName": "demo-1"})
     delete(["demo"], session=session, pacing=pacing)
+    assert not aws.everything()
+
+
+def test_the_end_of_a_with_block_takes_its_second_schedule_too(aws: FakeAws, pacing: Pacing) -> None:
+    session = _left_behind(aws)
+    remove_if_there(session, "demo", pacing)
     assert not aws.everything()
 
 

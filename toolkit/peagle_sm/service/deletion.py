@@ -115,14 +115,14 @@ def delete(
     unproven: list[BillableLeft] = []
     for one in chosen:
         try:
-            gone = teardown.run(one.doomed)
+            gone = _tear_down(session, teardown, one)
         except KeyboardInterrupt:
             leave_to_the_schedule(session, one.name, pacing)
         except BillableLeft as left:  # the others must go all the same
             unproven.append(left)
         else:
             deleted += gone.deleted
-            unproven_free |= gone.left | _remove_hard(session, one)
+            unproven_free |= gone.left
             forget(session, one.name)  # or its timetable would try to wake it
     _raise_billable(unproven, session)
     # Last: an engine that is ending still writes, and would make its group anew.
@@ -153,9 +153,9 @@ def remove_if_there(session: Session, name: str, pacing: Pacing) -> Gone:
     """
     try:
         found = belongings_of(session, name, need_lifetime=False)
-        report = Reporter(None, pacing)
         gone_stacks = _gone_stacks(session, [found])
-        return Teardown(session, pacing, report, "delete", gone_stacks).run(found.doomed)
+        teardown = Teardown(session, pacing, Reporter(None, pacing), "delete", gone_stacks)
+        return _tear_down(session, teardown, found)
     except KeyboardInterrupt:
         leave_to_the_schedule(session, name, pacing)
 
@@ -234,15 +234,16 @@ def _stack_of(one: Belongings) -> str | None:
     return one.lifetime.stack if only_a_schedule and one.lifetime is not None else one.stack
 
 
-def _remove_hard(session: Session, one: Belongings) -> dict[str, str]:
-    """Remove the second schedules of a stack that is gone; return one that is left, and why."""
+def _tear_down(session: Session, teardown: Teardown, one: Belongings) -> Gone:
+    """Delete what is left of one name; of a stack that is gone its second schedules too, last."""
+    gone = teardown.run(one.doomed)
     stack = _stack_of(one)
     try:
         if stack is not None and stack_status(session, stack) is None:
             lifetime.remove_hard(session, one.name)
     except PeagleError as error:
-        return {f"schedule/{hard_schedule_name(one.name)}": error.message}
-    return {}
+        gone.left[f"schedule/{hard_schedule_name(one.name)}"] = error.message
+    return gone
 
 
 def _nothing(session: Session, pattern: str) -> PeagleError:

@@ -80,9 +80,8 @@ def _end(
         return None
     end = row.created_at.replace(microsecond=0) + timedelta(hours=hours)
     if entry is not None and entry.paused and entry.keep_until is not None:
-        end = max(
-            end, entry.keep_until
-        )  # a schedule made after a pause begins no earlier than the lease ends
+        # A schedule made after a pause starts no earlier than the lease ends.
+        end = max(end, entry.keep_until)
     # An end long before this one is of an earlier schedule.
     return known if known is not None and known > end - _START_LASTS else end
 
