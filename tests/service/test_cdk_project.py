@@ -60,7 +60,6 @@ def test_the_app_is_written_and_synthesises_outside_the_clone(tmp_path: Path, ro
     folder = tmp_path / "infra"
     written = write_project(folder)
     assert [path.name for path in written] == _NAMES
-    assert not (folder / "stacks" / "guard" / "simulator").exists()
     assert (folder / "container" / "serve").is_file()
     assert json.loads((folder / "cdk.json").read_text()) == {"app": "python3 app.py"}
     assert set((folder / "requirements.txt").read_text().splitlines()[1:]) == set(EXTRAS["cdk"])

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from stacks.guard.simulator.account import Account
-from stacks.guard.simulator.cloudwatch import Lane, Metrics, Served
-from stacks.guard.simulator.errors import AccessDenied, DeletionRefused, NoSuchEndpoint
-from stacks.guard.simulator.sagemaker import Life
-from stacks.guard.simulator.traffic import Traffic
-from stacks.guard.simulator.worlds import CloudWatch, Flap, Plan
+from tests.guard.simulator.account import Account
+from tests.guard.simulator.cloudwatch import Lane, Metrics, Served
+from tests.guard.simulator.errors import AccessDenied, DeletionRefused, NoSuchEndpoint
 from tests.guard.simulator.making import BEGIN, MINUTE, plan, world
+from tests.guard.simulator.sagemaker import Life
+from tests.guard.simulator.traffic import Traffic
+from tests.guard.simulator.worlds import CloudWatch, Flap, Plan
 
 NOW = BEGIN + 60 * MINUTE
 

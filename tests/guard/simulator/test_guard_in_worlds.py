@@ -8,12 +8,12 @@ from datetime import timedelta
 import pytest
 
 from peagle_guard.evidence import REQUEST_LAG
-from stacks.guard.simulator.campaign import batch
-from stacks.guard.simulator.report import GUARD
-from stacks.guard.simulator.tally import BROKEN
-from stacks.guard.simulator.traffic import HOUR, Traffic
-from stacks.guard.simulator.worlds import CloudWatch, Flap, Lambdas, Lease, Plan, World
+from tests.guard.simulator.campaign import batch
 from tests.guard.simulator.making import BEGIN, MINUTE, off_after, plan, run, world
+from tests.guard.simulator.report import GUARD
+from tests.guard.simulator.tally import BROKEN
+from tests.guard.simulator.traffic import HOUR, Traffic
+from tests.guard.simulator.worlds import CloudWatch, Flap, Lambdas, Lease, Plan, World
 
 WORLDS = 150
 

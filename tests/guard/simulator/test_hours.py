@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from stacks.guard.simulator.guard_run import run_guard
-from stacks.guard.simulator.judge_hours import missed_hours
-from stacks.guard.simulator.traffic import DAY, HOUR, Traffic
-from stacks.guard.simulator.worlds import Hours, World
+from tests.guard.simulator.guard_run import run_guard
+from tests.guard.simulator.judge_hours import missed_hours
 from tests.guard.simulator.making import plan, run
+from tests.guard.simulator.traffic import DAY, HOUR, Traffic
+from tests.guard.simulator.worlds import Hours, World
 
 
 def _at(text: str) -> int:

@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from stacks.guard.simulator import event_campaign
-from stacks.guard.simulator.__main__ import main
-from stacks.guard.simulator.event_campaign import KindTally, kind_batch, kind_campaign
-from stacks.guard.simulator.guard_run import NO_REASON, GuardRun, start
-from stacks.guard.simulator.judge_events import EXPLAINED, PROMISES, Findings, judge_events
-from stacks.guard.simulator.kinds import PLAIN
-from stacks.guard.simulator.people import SETTINGS
-from stacks.guard.simulator.traffic import HOUR
-from stacks.guard.simulator.worlds import CloudWatch, Lease, World
+from tests.guard.simulator import event_campaign
+from tests.guard.simulator.__main__ import main
+from tests.guard.simulator.event_campaign import KindTally, kind_batch, kind_campaign
+from tests.guard.simulator.guard_run import NO_REASON, GuardRun, start
+from tests.guard.simulator.judge_events import EXPLAINED, PROMISES, Findings, judge_events
+from tests.guard.simulator.kinds import PLAIN
 from tests.guard.simulator.making import BEGIN, MINUTE, plan, world
+from tests.guard.simulator.people import SETTINGS
+from tests.guard.simulator.traffic import HOUR
+from tests.guard.simulator.worlds import CloudWatch, Lease, World
 
 MARK, OFF = 30 * MINUTE, 40 * MINUTE
 """Seconds after BEGIN; idle is 15 minutes, the grace 10."""

@@ -10,14 +10,14 @@ import pytest
 
 from peagle_guard.aws import Query
 from peagle_guard.clients import ONCE
-from stacks.guard.simulator.event_campaign import kind_batch
-from stacks.guard.simulator.fake_aws import INVOKE_TIMEOUT_S, moment
-from stacks.guard.simulator.guard_run import run_guard, start
-from stacks.guard.simulator.kinds import KINDS, PLAIN, kind_world
-from stacks.guard.simulator.timetables import REPEATED_HOURS, repeated_hour
-from stacks.guard.simulator.traffic import HOUR, Traffic
-from stacks.guard.simulator.worlds import CloudWatch, Failing, Hang, Lambdas, Late, World
+from tests.guard.simulator.event_campaign import kind_batch
+from tests.guard.simulator.fake_aws import INVOKE_TIMEOUT_S, moment
+from tests.guard.simulator.guard_run import run_guard, start
+from tests.guard.simulator.kinds import KINDS, PLAIN, kind_world
 from tests.guard.simulator.making import BEGIN, MINUTE, plan, world
+from tests.guard.simulator.timetables import REPEATED_HOURS, repeated_hour
+from tests.guard.simulator.traffic import HOUR, Traffic
+from tests.guard.simulator.worlds import CloudWatch, Failing, Hang, Lambdas, Late, World
 
 NOW = BEGIN + HOUR
 WORLDS = 8

@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from stacks.guard.simulator.faults import FAULTS
-from stacks.guard.simulator.generate import make_world
-from stacks.guard.simulator.timetables import timetable
-from stacks.guard.simulator.traffic import DAY, HOUR, SHAPES, STREAM_LIMIT_S, Span, Traffic
+from tests.guard.simulator.faults import FAULTS
+from tests.guard.simulator.generate import make_world
 from tests.guard.simulator.making import BEGIN
+from tests.guard.simulator.timetables import timetable
+from tests.guard.simulator.traffic import DAY, HOUR, SHAPES, STREAM_LIMIT_S, Span, Traffic
 
 
 def test_the_same_seed_gives_the_same_world() -> None:

@@ -12,7 +12,7 @@ from peagle_sm.core.extras import EXTRAS
 PACKAGE = Path(__file__).resolve().parent.parent
 #: What is copied as it is. The serving image's files are what the image stack builds from.
 _FILES = ("app.py", "package.json", "package-lock.json")
-_SKIPPED = shutil.ignore_patterns("__pycache__", "*.pyc", "simulator")
+_SKIPPED = shutil.ignore_patterns("__pycache__", "*.pyc")
 _REQUIREMENTS = """\
 # The CDK's own packages. peagle-sm itself is installed already: it wrote this file.
 {packages}

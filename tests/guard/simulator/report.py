@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from stacks.guard.simulator.rivals import RIVALS
-from stacks.guard.simulator.tally import BROKEN, Group, Tally, quantile
+from tests.guard.simulator.rivals import RIVALS
+from tests.guard.simulator.tally import BROKEN, Group, Tally, quantile
 
 GUARD = "the guard"
 RULES = [GUARD, *(rival.name for rival in RIVALS)]

@@ -10,10 +10,10 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from stacks.guard.simulator import event_campaign, picture, report
-from stacks.guard.simulator.campaign import campaign
-from stacks.guard.simulator.kinds import KINDS, PLAIN
-from stacks.guard.simulator.tally import Tally
+from tests.guard.simulator import event_campaign, picture, report
+from tests.guard.simulator.campaign import campaign
+from tests.guard.simulator.kinds import KINDS, PLAIN
+from tests.guard.simulator.tally import Tally
 
 ROOT = Path(__file__).resolve().parents[3]
 SHOWN = 20

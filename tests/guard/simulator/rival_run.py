@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from stacks.guard.simulator.account import MANAGED_BY, Account
-from stacks.guard.simulator.errors import AwsFault
-from stacks.guard.simulator.judge import IDLE, SWEEP_S, Ended
-from stacks.guard.simulator.rivals import Look, Rival, nothing, tag_lifetime
-from stacks.guard.simulator.sagemaker import Life
-from stacks.guard.simulator.worlds import World
+from tests.guard.simulator.account import MANAGED_BY, Account
+from tests.guard.simulator.errors import AwsFault
+from tests.guard.simulator.judge import IDLE, SWEEP_S, Ended
+from tests.guard.simulator.rivals import Look, Rival, nothing, tag_lifetime
+from tests.guard.simulator.sagemaker import Life
+from tests.guard.simulator.worlds import World
 
 FIRST_PAGE = 100
 """The published Lambdas read one page."""

@@ -10,9 +10,9 @@ from typing import Any
 from peagle_guard.aws import Register
 from peagle_guard.records import Endpoint
 from peagle_guard.turning import NoUpdates, Stack
-from stacks.guard.simulator.errors import NoSuchEndpoint, NoSuchStack, NothingToUpdate
-from stacks.guard.simulator.fake_aws import described, moment
-from stacks.guard.simulator.people import GuardedAccount
+from tests.guard.simulator.errors import NoSuchEndpoint, NoSuchStack, NothingToUpdate
+from tests.guard.simulator.fake_aws import described, moment
+from tests.guard.simulator.people import GuardedAccount
 
 DEFAULT_STATE = "on"
 """What the parameter EndpointState falls back to where an update leaves it out."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from stacks.guard.simulator.guard_run import NO_REASON, GuardRun
-from stacks.guard.simulator.judge import (
+from tests.guard.simulator.guard_run import NO_REASON, GuardRun
+from tests.guard.simulator.judge import (
     IDLE,
     LATEST_S,
     Ended,
@@ -21,8 +21,8 @@ from stacks.guard.simulator.judge import (
     quiet_stretches,
     requests,
 )
-from stacks.guard.simulator.traffic import HOUR
-from stacks.guard.simulator.worlds import World
+from tests.guard.simulator.traffic import HOUR
+from tests.guard.simulator.worlds import World
 
 HALF_S = 20 * 60
 OVERDUE_S = HOUR

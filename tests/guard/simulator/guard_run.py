@@ -14,16 +14,16 @@ from typing import Any
 from peagle_guard import lifetime_provider, sweeper, turning
 from peagle_guard.records import OffBy
 from peagle_guard.schedules import schedule_name
-from stacks.guard.simulator.clients import SageMakerClient, SchedulerClient
-from stacks.guard.simulator.cloudformation import Stack
-from stacks.guard.simulator.dynamodb import TableRegister
-from stacks.guard.simulator.errors import AwsFault, Killed
-from stacks.guard.simulator.fake_aws import FakeAws, FakeRegister, moment
-from stacks.guard.simulator.fake_switch import FakeSwitch
-from stacks.guard.simulator.judge import SWEEP_S, Ended, acted_at
-from stacks.guard.simulator.people import SETTINGS, GuardedAccount
-from stacks.guard.simulator.sagemaker import Life
-from stacks.guard.simulator.worlds import BadItem, World
+from tests.guard.simulator.clients import SageMakerClient, SchedulerClient
+from tests.guard.simulator.cloudformation import Stack
+from tests.guard.simulator.dynamodb import TableRegister
+from tests.guard.simulator.errors import AwsFault, Killed
+from tests.guard.simulator.fake_aws import FakeAws, FakeRegister, moment
+from tests.guard.simulator.fake_switch import FakeSwitch
+from tests.guard.simulator.judge import SWEEP_S, Ended, acted_at
+from tests.guard.simulator.people import SETTINGS, GuardedAccount
+from tests.guard.simulator.sagemaker import Life
+from tests.guard.simulator.worlds import BadItem, World
 
 SWEEPER_S = 240
 """The sweeper's timeout (stacks/guard/functions.py)."""

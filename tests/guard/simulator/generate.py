@@ -6,10 +6,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from stacks.guard.simulator.faults import FAULTS, Draft
-from stacks.guard.simulator.timetables import CLOCK_CHANGES, timetable
-from stacks.guard.simulator.traffic import DAY, HOUR, SHAPES, Span, Traffic
-from stacks.guard.simulator.worlds import CloudWatch, Lambdas, Plan, World
+from tests.guard.simulator.faults import FAULTS, Draft
+from tests.guard.simulator.timetables import CLOCK_CHANGES, timetable
+from tests.guard.simulator.traffic import DAY, HOUR, SHAPES, Span, Traffic
+from tests.guard.simulator.worlds import CloudWatch, Lambdas, Plan, World
 
 CLEAR_SHARE = 0.3
 """Share of the worlds in which nothing goes wrong."""

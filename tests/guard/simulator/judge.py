@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from stacks.guard.simulator.cloudformation import UPDATE_S
-from stacks.guard.simulator.judge_hours import missed_hours
-from stacks.guard.simulator.sagemaker import Life
-from stacks.guard.simulator.traffic import HOUR
-from stacks.guard.simulator.worlds import Plan, World
+from tests.guard.simulator.cloudformation import UPDATE_S
+from tests.guard.simulator.judge_hours import missed_hours
+from tests.guard.simulator.sagemaker import Life
+from tests.guard.simulator.traffic import HOUR
+from tests.guard.simulator.worlds import Plan, World
 
 SWEEP_S = 300
 MINUTE_S = 60

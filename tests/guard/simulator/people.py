@@ -17,13 +17,13 @@ from peagle_guard.lifetime_provider import provide
 from peagle_guard.records import Record
 from peagle_guard.schedules import schedule_name
 from peagle_guard.settings import Settings
-from stacks.guard.simulator.account import ACCOUNT, REGION, Account, stack_name
-from stacks.guard.simulator.clients import SageMakerClient, SchedulerClient
-from stacks.guard.simulator.cloudformation import Stack
-from stacks.guard.simulator.dynamodb import TableRegister
-from stacks.guard.simulator.fake_aws import FakeRegister, moment, seconds
-from stacks.guard.simulator.sagemaker import Life
-from stacks.guard.simulator.worlds import Lease, Plan
+from tests.guard.simulator.account import ACCOUNT, REGION, Account, stack_name
+from tests.guard.simulator.clients import SageMakerClient, SchedulerClient
+from tests.guard.simulator.cloudformation import Stack
+from tests.guard.simulator.dynamodb import TableRegister
+from tests.guard.simulator.fake_aws import FakeRegister, moment, seconds
+from tests.guard.simulator.sagemaker import Life
+from tests.guard.simulator.worlds import Lease, Plan
 
 PREFIX = f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:"
 SETTINGS = Settings(
