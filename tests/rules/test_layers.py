@@ -58,14 +58,27 @@ def test_the_core_knows_no_clock_environment_or_chance(path: Path) -> None:
 
 @pytest.mark.parametrize("path", python_files("container"), ids=str)
 def test_the_container_stands_alone(path: Path) -> None:
-    roots = {name.split(".")[0] for name in _imports(_tree(path))}
-    assert not roots & {"peagle_sm", "stacks", "boto3"}
+    roots = _roots(path)
+    assert not roots & {"peagle_sm", "stacks", "scripts", "tests", "boto3"}
     if str(path) in IMAGE_STDLIB_ONLY:
         assert roots <= sys.stdlib_module_names | {"sagemaker_args"}
 
 
 @pytest.mark.parametrize("path", python_files("toolkit"), ids=str)
-def test_the_toolkit_imports_neither_stacks_nor_tests(path: Path) -> None:
-    assert not {"stacks", "tests", "aws_cdk", "container"} & {
-        name.split(".")[0] for name in _imports(_tree(path))
-    }
+def test_the_toolkit_imports_neither_stacks_nor_scripts_nor_tests(path: Path) -> None:
+    assert not {"stacks", "scripts", "tests", "aws_cdk", "container"} & _roots(path)
+
+
+@pytest.mark.parametrize("path", python_files("stacks"), ids=str)
+def test_the_stacks_import_neither_scripts_nor_tests(path: Path) -> None:
+    assert not {"scripts", "tests"} & _roots(path)
+
+
+def test_the_trainer_needs_nothing_of_the_toolkit() -> None:
+    """Its environment has torch and no peagle-sm. The toolkit's Python runs held_out.py."""
+    trainer = [path for path in python_files("scripts") if path.parts[1] == "train_tiny"]
+    assert [path.name for path in trainer if "peagle_sm" in _roots(path)] == ["held_out.py"]
+
+
+def _roots(path: Path) -> set[str]:
+    return {name.split(".")[0] for name in _imports(_tree(path))}

@@ -20,8 +20,8 @@ from datasets import Dataset
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from peagle_sm.train import corpus
-from peagle_sm.train.target import AUX_LAYERS
+from scripts.train_tiny import corpus
+from scripts.train_tiny.target import AUX_LAYERS
 
 PROMPT_TOKENS, NEW_TOKENS = 80, 176  #: of each on-policy sequence; three of them fill a training step
 MASKED_PROMPT_TOKENS = PROMPT_TOKENS - 8  #: the last few prompt tokens train too

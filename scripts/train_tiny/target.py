@@ -18,7 +18,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
-from peagle_sm.train import corpus, tokenizer
+from scripts.train_tiny import corpus, tokenizer
 
 #: (share of the time budget, sequence length, sequences a step): mostly short, since short steps are
 #: cheap, and the last part at full length so that all 8,192 positions have been trained.

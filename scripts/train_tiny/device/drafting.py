@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from peagle_sm.train.device.head import Head
+from scripts.train_tiny.device.head import Head
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from peagle_sm.train.device import data
-from peagle_sm.train.device.drafting import Batch, Drafted, Sampling, eagle3, p_eagle
-from peagle_sm.train.device.head import Head, Shape
+from scripts.train_tiny.device import data
+from scripts.train_tiny.device.drafting import Batch, Drafted, Sampling, eagle3, p_eagle
+from scripts.train_tiny.device.head import Head, Shape
 
 DEPTHS = 12  #: the K up to which the P-EAGLE head is trained
 UNROLLED = 7  #: passes of the EAGLE-3 head over its own states

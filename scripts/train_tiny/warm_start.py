@@ -15,11 +15,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from speculators.models.peagle.core import PEagleDraftModel
 
-from peagle_sm.train.anchoring import plant_anchor
-from peagle_sm.train.copying import WIDTH, Planter, check_shape
-from peagle_sm.train.heads import PEAGLE_HEADS as HEADS
-from peagle_sm.train.heads import PEAGLE_KEY_VALUE_HEADS as KEY_VALUE_HEADS
-from peagle_sm.train.slots import Rollout, entering, read_rollouts, real_and_mask
+from scripts.train_tiny.anchoring import plant_anchor
+from scripts.train_tiny.copying import WIDTH, Planter, check_shape
+from scripts.train_tiny.heads import PEAGLE_HEADS as HEADS
+from scripts.train_tiny.heads import PEAGLE_KEY_VALUE_HEADS as KEY_VALUE_HEADS
+from scripts.train_tiny.slots import Rollout, entering, read_rollouts, real_and_mask
 
 SAMPLED_ROLLOUTS = 60
 ANCHOR_GROUP = 7  #: of layer 0; EAGLE-3's two come first, the offset heads of `copying` between them

@@ -1,4 +1,4 @@
-"""Train both heads further, on an accelerator: ``python -m peagle_sm.train.device --work W``.
+"""Train both heads further, on an accelerator: ``python -m scripts.train_tiny.device --work W``.
 
 ``W`` is what ``scripts/train-tiny`` left: corpus, target and the heads to go on from. The machine needs an
 accelerator and PyTorch for it, transformers, safetensors and numpy; `speculators` it does not need.
@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from peagle_sm.train.heads import last_checkpoint
+from scripts.train_tiny.heads import last_checkpoint
 
 HEADS = ("eagle3", "p-eagle")
 SHARES = 6  #: processes that write rollouts; one alone waits for its own Python most of the time
@@ -43,7 +43,7 @@ def main() -> None:
     options = parser.parse_args()
     work, made = options.work, options.work / "device"
     made.mkdir(parents=True, exist_ok=True)
-    package, seed = "peagle_sm.train.device", ["--seed", str(options.seed)]
+    package, seed = "scripts.train_tiny.device", ["--seed", str(options.seed)]
     prompts = made / "prompts.npz"
     wanted = ["--work", str(work), "--out", str(prompts), "--most", str(options.prompts)]
     together({"prompts": [f"{package}.prompts", *wanted, *seed]}, made)

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from peagle_sm.train.device import data, train
-from peagle_sm.train.device.drafting import Batch, Sampling, eagle3, p_eagle, slots_of
-from peagle_sm.train.device.head import Head, Shape
+from scripts.train_tiny.device import data, train
+from scripts.train_tiny.device.drafting import Batch, Sampling, eagle3, p_eagle, slots_of
+from scripts.train_tiny.device.head import Head, Shape
 
 MASK = 1
 SLOTS, ROWS, FIRST, DEPTHS = 23, 3, 6, 4

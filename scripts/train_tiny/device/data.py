@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from peagle_sm.train.device.drafting import Batch
-from peagle_sm.train.target import AUX_LAYERS
+from scripts.train_tiny.device.drafting import Batch
+from scripts.train_tiny.target import AUX_LAYERS
 
 END = 0  #: the token that ends a text
 BEHIND_END = 1  #: tokens that still count from the end token on: it, and nothing behind it

@@ -1,6 +1,6 @@
 """Prompts from code that was kept out of training: a function's signature and docstring.
 
-``python -m peagle_sm.measure.held_out DOCUMENTS OUT`` reads the documents that the training wrote
+``python -m scripts.train_tiny.held_out DOCUMENTS OUT`` reads the documents that the training wrote
 (JSON lines with ``source``, ``text``, ``held_out``) and writes prompts for ``scripts/bench-modes``.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.measure.workload import Prompt
-from peagle_sm.train.corpus import functions
+from scripts.train_tiny.corpus import functions
 
 _CHARACTERS = range(120, 1501)  #: shorter prompts say nothing, longer ones are mostly docstring
 
@@ -60,7 +60,7 @@ def opening(source: str) -> str | None:
 def main(words: list[str]) -> int:
     """The command: documents in, prompts out."""
     if len(words) != 2:
-        print("usage: python -m peagle_sm.measure.held_out DOCUMENTS OUT", file=sys.stderr)
+        print("usage: python -m scripts.train_tiny.held_out DOCUMENTS OUT", file=sys.stderr)
         return 2
     with Path(words[0]).open(encoding="utf-8") as lines:
         prompts = held_out_prompts([json.loads(line) for line in lines])

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.engine
 @pytest.fixture(scope="module")
 def found(root: Path) -> dict[str, Any]:
     python = ensure_engine(print)
-    environment = {**os.environ, "PYTHONPATH": str(root / "toolkit"), "HF_HUB_OFFLINE": "1"}
-    script = root / "tests" / "train" / "device_check.py"
+    environment = {**os.environ, "PYTHONPATH": str(root), "HF_HUB_OFFLINE": "1"}
+    script = root / "tests" / "scripts" / "train_tiny" / "device_check.py"
     run = subprocess.run([python, script], env=environment, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr[-3000:]
     answer: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])

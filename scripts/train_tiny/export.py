@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from peagle_sm.train.heads import last_checkpoint
+from scripts.train_tiny.heads import last_checkpoint
 
 _LAYER_KEYS = (
     *("attention_bias", "head_dim", "hidden_act", "hidden_size", "initializer_range"),

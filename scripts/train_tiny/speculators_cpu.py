@@ -1,6 +1,6 @@
 """``speculators train`` (0.9.0) on a machine without an accelerator: four repairs, then its own CLI.
 
-Run as ``python -m peagle_sm.train.speculators_cpu <arguments of speculators train>``.
+Run as ``python -m scripts.train_tiny.speculators_cpu <arguments of speculators train>``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from speculators.models.peagle.core import PEagleDraftModel
 from speculators.train import trainer
 
-from peagle_sm.train import batched
+from scripts.train_tiny import batched
 
 
 def repair() -> None:

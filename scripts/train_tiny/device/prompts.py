@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from transformers import AutoTokenizer
 
-from peagle_sm.train import corpus
+from scripts.train_tiny import corpus
 
 SHORTEST, LONGEST = 24, 320  #: tokens
 HEADERS = (

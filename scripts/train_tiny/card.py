@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.train import corpus, facts
+from scripts.train_tiny import corpus, facts
 
 _NOTE = """These are **small stand-in weights** of the project peagle-sm: they stand where the real models
 cannot run, so that the whole path (deploy, draft, verify, stream, measure) is the real one. They say
@@ -43,13 +43,14 @@ a prompt of {prompt_tokens} tokens from the corpus and the target's own greedy c
 - P-EAGLE: {peagle_layers} layers, {peagle_heads} query and {peagle_kv_heads} key/value heads, {depths} depths
   in one pass, {steps:,} steps. It starts from EAGLE-3's layer as it was after the first half, with attention
   planted that finds the anchor and that copies from where the text stood before
-  (`peagle_sm/train/warm_start.py`).
+  (`scripts/train_tiny/warm_start.py`).
 """
 _FURTHER = """Then both went on on one {device}, {steps:,} steps of {documents_a_step} rollouts each, from
 {rollouts:,} rollouts behind whole docstrings and cut files: prompts of up to 320 tokens, and 176 of the
-target's own (`python -m peagle_sm.train.device`). EAGLE-3 was unrolled {unrolled} deep, in {eagle3_minutes}
-minutes, P-EAGLE trained over {depths} depths, in {peagle_minutes}, both at once. The loss: cross-entropy with
-the target's distribution and, half and half, with its most likely token; Muon, rate {rate}, seed {seed}.
+target's own (`python -m scripts.train_tiny.device`). EAGLE-3 was unrolled {unrolled} deep, in
+{eagle3_minutes} minutes, P-EAGLE trained over {depths} depths, in {peagle_minutes}, both at once. The loss:
+cross-entropy with the target's distribution and, half and half, with its most likely token; Muon,
+rate {rate}, seed {seed}.
 """
 _QUICK = """## A smaller family, made again by anybody
 

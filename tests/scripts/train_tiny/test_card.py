@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.local.paths import PACKAGE
-from peagle_sm.train import card, facts
+from scripts.train_tiny import card, facts
 
 SHIPPED = PACKAGE / "weights"
 QUICK = {

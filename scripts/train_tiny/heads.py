@@ -15,7 +15,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from peagle_sm.train.target import AUX_LAYERS
+from scripts.train_tiny.target import AUX_LAYERS
 
 TOKENS_A_STEP = 768  #: three rollouts; attention over the sampled depths is dense on a CPU
 DEPTHS = 12  #: the K up to which the P-EAGLE head is trained
@@ -83,7 +83,7 @@ class Trainer:
         began, folder = time.monotonic(), self.work / "checkpoints" / part
         layers = [str(i) for i in AUX_LAYERS]
         words = [
-            *(sys.executable, "-m", "peagle_sm.train.speculators_cpu", "--speculator-type", kind),
+            *(sys.executable, "-m", "scripts.train_tiny.speculators_cpu", "--speculator-type", kind),
             *("--verifier-name-or-path", str(self.work / "target"), "--save-path", str(folder)),
             *("--data-path", str(self.work / "rollouts"), "--log-dir", str(self.work / "logs")),
             *("--target-layer-ids", *layers, "--total-seq-len", str(TOKENS_A_STEP)),
@@ -122,7 +122,7 @@ def train(trainer: Trainer) -> None:
     half = trainer.run("eagle3-first", "eagle3", _EAGLE3, steps=first)
     fresh = trainer.fresh("peagle", [*_PEAGLE, *_DEPTHS])
     warm = work / "checkpoints" / "warm"
-    words = [sys.executable, "-m", "peagle_sm.train.warm_start", "--work", str(work), "--out", str(warm)]
+    words = [sys.executable, "-m", "scripts.train_tiny.warm_start", "--work", str(work), "--out", str(warm)]
     words += ["--eagle3", str(half), "--fresh", str(fresh), "--seed", str(plan.seed)]
     subprocess.run(words, check=True)
     options = ["--from-pretrained", str(half), "--ttt-steps", str(TTT_STEPS)]
