@@ -16,7 +16,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 from peagle_sm.local.locked_env import ensure_locked
-from peagle_sm.measure.stack import LocalStack
+from scripts.bench.local_stack import LocalStack
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "notebooks"

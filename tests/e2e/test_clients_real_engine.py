@@ -18,8 +18,8 @@ import openai
 import pytest
 
 from peagle_sm.local import client as client_of_server
-from peagle_sm.measure.arms import spec_of
-from peagle_sm.measure.stack import LocalStack
+from scripts.bench.comparison.arms import spec_of
+from scripts.bench.local_stack import LocalStack
 from tests.clients.bench import Proxy, job_of
 from tests.clients.clients import CLIENTS, Client
 from tests.clients.trial import Program

@@ -17,10 +17,10 @@ import pytest
 from click.testing import Result
 
 from peagle_sm.core.spec import EndpointSpec, ServingSpec
-from peagle_sm.measure.arms import spec_of
 from peagle_sm.measure.report.embedded import extract
 from peagle_sm.measure.result_file import Results, read
-from peagle_sm.measure.stack import LocalStack
+from scripts.bench.comparison.arms import spec_of
+from scripts.bench.local_stack import LocalStack
 from tests.cli.running import run
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]

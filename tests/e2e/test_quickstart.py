@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from peagle_sm.core.spec import MODES
-from peagle_sm.measure import quickstart
 from peagle_sm.measure.report.embedded import extract
 from peagle_sm.measure.report.merging import view_of
 from peagle_sm.measure.result_file import read
+from scripts.bench import quickstart
 
 PROMPTS = 6
 

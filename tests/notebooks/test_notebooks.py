@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.measure.stack import LocalStack
+from scripts.bench.local_stack import LocalStack
 from scripts.lib import notebooks
 from scripts.lib.notebook_source import Cell, cells
 from tests.rules.documents import LINK

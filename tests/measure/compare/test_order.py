@@ -1,10 +1,12 @@
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from peagle_sm.measure.compare.order import abba
+from peagle_sm.measure.compare.order import abba, turn_order
 
 
 def test_two_arms_go_a_b_b_a_and_then_b_a_a_b() -> None:
@@ -26,3 +28,17 @@ def test_a_steady_drift_falls_on_every_arm_alike(arms: str) -> None:
 def test_every_arm_goes_first_in_turn() -> None:
     first = [next(arm for number, arm in abba("ABC", 3) if number == block) for block in range(3)]
     assert first == ["A", "B", "C"]
+
+
+@given(st.integers(1, 5), st.integers(0, 40))
+def test_an_order_is_always_all_arms_once(count: int, turn: int) -> None:
+    arms = [f"a{i}" for i in range(count)]
+    assert sorted(turn_order(arms, turn)) == arms
+
+
+@given(st.integers(2, 5))
+def test_over_a_whole_cycle_each_arm_is_first_and_last_equally_often(count: int) -> None:
+    arms = [f"a{i}" for i in range(count)]
+    orders = [turn_order(arms, turn) for turn in range(2 * count)]
+    assert Counter(order[0] for order in orders) == dict.fromkeys(arms, 2)
+    assert Counter(order[-1] for order in orders) == dict.fromkeys(arms, 2)

@@ -8,9 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from peagle_sm.measure.turns import turn_order
 
-__all__ = ["abba", "turn_order"]
+def turn_order(arms: Sequence[str], turn: int) -> list[str]:
+    """The order in which arms answer prompt number ``turn``: rotated, and reversed every other cycle.
+
+    Over ``2 * len(arms)`` turns each arm goes first, and follows each neighbour, equally often.
+    """
+    start = turn % len(arms)
+    rotated = [*arms[start:], *arms[:start]]
+    return rotated[::-1] if (turn // len(arms)) % 2 else rotated
 
 
 def abba(arms: Sequence[str], blocks: int) -> Iterator[tuple[int, str]]:

@@ -1,0 +1,1 @@
+"""Our load client beside others, against a server that knows what it sent: scripts/bench-clients."""

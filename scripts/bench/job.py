@@ -1,0 +1,46 @@
+"""What both jobs share at the edge: errors to exit codes, signals to clean-up, results to a file."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from peagle_sm.core.errors import Interrupted, PeagleError
+from scripts.bench.progress import Reporter
+
+
+def run_job(job: Callable[[Reporter], int], reporter: Reporter | None = None) -> int:
+    """Run ``job``; print its errors with the next step, and the seconds of its phases in any case.
+
+    Ctrl-C and SIGTERM raise KeyboardInterrupt inside it, so that its clean-up runs; then 130.
+    """
+    reporter = reporter or Reporter()
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        code = job(reporter)
+    except (KeyboardInterrupt, Interrupted):
+        reporter.say("interrupted")
+        code = Interrupted.exit_code
+    except PeagleError as error:
+        reporter.say(f"error: {error}")
+        for line in error.details.get("log_tail", []):
+            reporter.say(f"   | {line}")
+        if error.next_step:
+            reporter.say(f"next: {error.next_step}")
+        code = error.exit_code
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    if reporter.seconds:
+        reporter.say("seconds by phase:\n" + reporter.times())
+    return code
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Write ``document``, making the folder when needed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1, sort_keys=False) + "\n", encoding="utf-8")
+    print(f"written: {path}", file=sys.stderr)

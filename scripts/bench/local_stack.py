@@ -1,0 +1,175 @@
+"""A local SageMaker for one measurement: up, endpoints on it, and everything gone afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from peagle_sm.aws.session import LocalTarget, Session, make_session
+from peagle_sm.core.errors import EndpointFailed, PeagleError
+from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.local import lifecycle
+from peagle_sm.service import Endpoint, delete, deploy
+from peagle_sm.service import leftovers as resources_of_ours
+from scripts.bench import remaining
+
+Say = Callable[[str], None]
+_TELL_EVERY_S, _POLL_S, _LOG_LINES = 10.0, 0.5, 20
+_START_S = "15 to 20"
+_GONE_S = 15.0  #: how long a process may take to leave after its server said it was down
+
+
+class LocalStack:
+    """Its own local SageMaker on a free port, as a context manager.
+
+    Leaving it by an exception, Ctrl-C included, ends the server and every engine. After
+    :meth:`close`, :attr:`left` names what was found to remain; empty is the proof.
+    """
+
+    def __init__(self, say: Say, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._say = say
+        self._monotonic = monotonic
+        self._port: int | None = None
+        self._session: Session | None = None
+        self._seen: set[remaining.ProcessRecord] = set()
+        self._endpoints: list[str] = []
+        self.left: list[str] = []
+
+    def __enter__(self) -> Self:
+        status = lifecycle.up(None, detach=True, progress=self._say)
+        self._port = status.port
+        try:
+            self._session = make_session(local=LocalTarget.from_status(status.to_dict()))
+            self._watch()
+        except BaseException:
+            lifecycle.down(status.port)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._port is not None:
+            if error is not None:
+                self._say("   cleaning up: ending the local SageMaker and its engines")
+            with _undisturbed():
+                left = self.close()
+            self._say(f"   left behind: {', '.join(left) or 'nothing'}")
+
+    @property
+    def session(self) -> Session:
+        """The session that reaches this server.
+
+        Raises:
+            RuntimeError: the stack was not entered.
+        """
+        if self._session is None:
+            raise RuntimeError("the local SageMaker is not up: use `with LocalStack(...) as stack`")
+        return self._session
+
+    def deploy(self, specs: Mapping[str, EndpointSpec], *, together: bool = True) -> dict[str, Endpoint]:
+        """Deploy every spec and return the endpoints, in service and verified, by key.
+
+        Without a guard: they live for minutes, on a server that ends with this process, and their
+        lifetime limit is armed all the same. ``together`` starts all engines before the first is waited
+        for. The waiting is done here, not by the deploy: after Ctrl-C that would wait until AWS allows a
+        deletion, while a server of our own can simply be ended.
+
+        Raises:
+            EndpointFailed: an engine did not come up; ``details`` has failure_reason and log_tail.
+            PeagleError: whatever else the deploy says.
+        """
+        endpoints: dict[str, Endpoint] = {}
+        try:
+            for key, spec in specs.items():
+                endpoints[key] = deploy(spec, session=self.session, wait=False, unguarded=True)
+                self._endpoints.append(spec.name)
+                if not together:
+                    self._follow(endpoints[key])
+            for endpoint in endpoints.values():
+                self._follow(endpoint)
+            # Once more, which now only checks that each runs what its spec asks for.
+            return {key: deploy(spec, session=self.session, unguarded=True) for key, spec in specs.items()}
+        finally:
+            with contextlib.suppress(PeagleError, OSError):
+                self._watch()
+
+    def _follow(self, endpoint: Endpoint) -> None:
+        began = told = self._monotonic()
+        while (status := endpoint.status()).summary.status == "Creating":
+            if self._monotonic() - told > _TELL_EVERY_S:
+                told = self._monotonic()
+                waited = f"Creating, {told - began:.0f} s"
+                self._say(f"   {endpoint.name}: {waited}; vLLM starts, {_START_S} s on quiet cores")
+            time.sleep(_POLL_S)
+        if status.summary.status != "InService":
+            lines = [line.message for line in endpoint.logs(limit=_LOG_LINES)]
+            raise EndpointFailed(
+                f"endpoint {endpoint.name} is {status.summary.status}: {status.failure_reason}",
+                next_step="read the engine's last lines above",
+                details={"failure_reason": status.failure_reason, "log_tail": lines},
+            )
+        self._say(f"   {endpoint.name}: InService")
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Delete these endpoints with their configs, models and schedules, proven gone."""
+        if names:
+            report = delete(list(names), session=self.session)
+            self._say(f"   deleted: {', '.join(report.deleted)}")
+        self._endpoints = [name for name in self._endpoints if name not in names]
+
+    def delete_all(self) -> list[str]:
+        """Delete whatever was deployed; return ``kind/name`` of every resource that is still listed.
+
+        Asked twice: by what this project tagged, and by plain List calls without any filter.
+        """
+        self.delete(self._endpoints)
+        listed = remaining.list_resources(self.session.client)
+        return sorted({*resources_of_ours(self.session), *listed})
+
+    def engines(self) -> list[dict[str, Any]]:
+        """The server's own account of its engines: endpoint, versions, local overrides, pid."""
+        return list(self.session.admin("status").get("engines", []))
+
+    def processes(self) -> list[str]:
+        """What runs now: the server, its engines and their descendants."""
+        self._watch()
+        return [record.command for record in sorted(self._seen, key=lambda record: record.pid)]
+
+    def close(self) -> list[str]:
+        """End the server; return (and keep in :attr:`left`) each of its processes that still runs."""
+        port, self._port = self._port, None
+        if port is None:
+            return self.left
+        with contextlib.suppress(PeagleError, OSError):
+            self._watch()
+        lifecycle.down(port)
+        give_up = self._monotonic() + _GONE_S
+        while (alive := remaining.survivors(self._seen)) and self._monotonic() < give_up:
+            time.sleep(0.2)
+        self.left = alive
+        return alive
+
+    def _watch(self) -> None:
+        """Remember every process of this server, so that each can be looked for afterwards."""
+        status = lifecycle.find_server(self._port)
+        engines = [row["pid"] for row in self.engines() if row.get("pid")] if self._session else []
+        self._seen |= remaining.processes_of(status.pid, engines)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """A second Ctrl-C must not stop the clean-up of the first: it takes seconds, and leaves nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -1,0 +1,72 @@
+"""The quickstart in docs/measure.md: the job of ``scripts/measure-page``, which adds the pictures."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from peagle_sm.core.errors import PeagleError, SpecError
+from peagle_sm.measure.report.markdown import markdown
+from peagle_sm.measure.report.merging import view_of
+from peagle_sm.measure.report.verdict import verdict
+from peagle_sm.measure.result_file import Results, read
+from scripts.bench.marked_page import insert
+
+BEGIN = "<!-- quickstart: written by scripts/measure-page -->"
+END = "<!-- end of quickstart -->"
+
+
+def section(results: Results) -> str:
+    """The command that measures it again, the pictures, and the tables.
+
+    Raises:
+        SpecError: the file is not of a quickstart.
+    """
+    if results.header.command != "quickstart":
+        raise SpecError(
+            f"the file is of a {results.header.command}; the page shows a quickstart",
+            next_step="run scripts/quickstart, which writes results/quickstart.jsonl",
+        )
+    said = verdict(view_of([results]))
+    words = f"{said.headline} ({', '.join(said.limits)})"
+    picture = (
+        "<picture>\n"
+        '  <source media="(prefers-color-scheme: dark)" srcset="measure-dark.png">\n'
+        f'  <img alt="The report: {words}" src="measure-light.png">\n'
+        "</picture>"
+    )
+    again = f"```bash\n{command(results.header.config)}\n```"
+    told = "The same as Markdown, as `peagle-sm report results/quickstart.jsonl --markdown` gives it:"
+    return f"{again}\n\n{picture}\n\n{told}\n\n{markdown([results], title='P-EAGLE quickstart').rstrip()}"
+
+
+def command(config: Mapping[str, Any]) -> str:
+    """What measures every figure again, and writes this part of the page."""
+    return (
+        f"scripts/measure-page --run --prompts {config['workload']['prompts']}"
+        f" --max-tokens {config['max_tokens']} --seed {config['seed']}"
+    )
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Write the page's part; 0, or the error's exit code."""
+    parser = argparse.ArgumentParser(prog="scripts/measure-page", description=__doc__)
+    parser.add_argument("--results", type=Path, default=Path("results/quickstart.jsonl"))
+    parser.add_argument("--page", type=Path, default=Path("docs/measure.md"))
+    options = parser.parse_args(words)
+    try:
+        written = section(read(options.results))
+    except PeagleError as error:
+        print(f"error: {error}\nnext: {error.next_step}", file=sys.stderr)
+        return error.exit_code
+    page = options.page.read_text(encoding="utf-8")
+    options.page.write_text(insert(page, BEGIN, END, written), encoding="utf-8")
+    print(f"written: {options.page}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""CPU cost of our stream readers beside plain boto3: scripts/bench-reader."""

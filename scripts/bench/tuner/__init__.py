@@ -1,0 +1,1 @@
+"""The tuner on simulated endpoints: scripts/simulate-tuner."""
