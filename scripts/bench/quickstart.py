@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.core.spec import MODES
-from peagle_sm.local.paths import weights_dir
 from peagle_sm.measure import provenance, workload
 from peagle_sm.measure.endpoint_arm import describe_endpoint
 from peagle_sm.measure.report.embedded import records_of
@@ -23,6 +22,7 @@ from peagle_sm.measure.report.page import html_page
 from peagle_sm.measure.result_file import Results, ResultWriter
 from peagle_sm.measure.workload import Prompt
 from peagle_sm.measure.workloads import human_eval
+from sagemaker_local.paths import weights_dir
 from scripts.bench.comparison.arms import arm_of, spec_of
 from scripts.bench.comparison.client import TEMPERATURE, Invokable, request_body
 from scripts.bench.comparison.run import WARM_UP, Run, measure

@@ -17,8 +17,8 @@ from typing import Any
 
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
-from peagle_sm.local.cloudformation.resources import schemas
-from peagle_sm.local.cloudformation.resources.registry import type_names
+from sagemaker_local.cloudformation.resources import schemas
+from sagemaker_local.cloudformation.resources.registry import type_names
 
 _REGION = "us-east-1"
 _NESTED = "AWS::SageMaker::"

@@ -35,7 +35,7 @@ ensure_venv() {
 
 # The engine's environment (a real vLLM on CPU), in the user's cache: built once per lock and Python.
 ensure_engine() {
-  "$ROOT/.venv/bin/python" -m peagle_sm.local.engine_env >/dev/null || exit 1
+  "$ROOT/.venv/bin/python" -m sagemaker_local.engine.env >/dev/null || exit 1
 }
 
 # The CDK's command line, from package-lock.json: installed when it is not there in that version.

@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(ROOT / "toolkit"))
-from peagle_sm.local.engine_build import TORCH_CPU_INDEX  # noqa: E402
+from sagemaker_local.engine.build import TORCH_CPU_INDEX  # noqa: E402
 from scripts.lib.locks import Pin, comments, hashes_of, read_pins, render, with_hashes  # noqa: E402
 
 _OLDEST = "3.11.5"

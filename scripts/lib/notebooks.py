@@ -15,7 +15,7 @@ import time
 from importlib.metadata import distribution
 from pathlib import Path
 
-from peagle_sm.local.locked_env import ensure_locked
+from sagemaker_local.engine.locked_env import ensure_locked
 from scripts.bench.local_stack import LocalStack
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,9 +6,9 @@ import hashlib
 import sys
 from pathlib import Path
 
-from peagle_sm.local.engine_build import Progress, install_lock
-from peagle_sm.local.engine_env import ensure_environment, print_python
-from peagle_sm.local.paths import cache_dir
+from sagemaker_local.engine.build import Progress, install_lock
+from sagemaker_local.engine.env import ensure_environment, print_python
+from sagemaker_local.paths import cache_dir
 
 LOCK = Path(__file__).resolve().parents[2] / "requirements" / "train-cpu.lock"
 

@@ -14,7 +14,7 @@ from peagle_sm.aws.async_stream import AsyncTokenStream
 from peagle_sm.aws.sources import Source
 from peagle_sm.aws.stream import TokenStream
 from peagle_sm.core.errors import StreamError
-from peagle_sm.local import eventstream
+from sagemaker_local.runtime import eventstream
 
 RECORDED = Path(__file__).parent / "recorded"
 NAMES = tuple(sorted(path.name for path in RECORDED.glob("*.sse")))

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from peagle_sm.aws.request_fields import CHAT, COMPLETION, KNOWN, check_fields
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import SpecError
-from peagle_sm.local.engine_env import ensure_engine
 from peagle_sm.service import Endpoint
+from sagemaker_local.engine.env import ensure_engine
 from tests.aws.test_runtime import Runtime
 
 MESSAGES = [{"role": "user", "content": "hi"}]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.local import client
+from sagemaker_local.process import client
 from tests.cli.conftest import Run
 from tests.local.serving import Server
 

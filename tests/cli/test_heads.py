@@ -9,7 +9,7 @@ import pytest
 from click.testing import Result
 
 from peagle_sm.core.spec import load_spec
-from peagle_sm.local.paths import weights_dir
+from sagemaker_local.paths import weights_dir
 from tests.cli.conftest import Run
 from tests.cli.running import run
 from tests.heads import head_config, target_config, tensors_for, write_head

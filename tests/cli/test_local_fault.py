@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from peagle_sm.cli.commands.local_fault import add
-from peagle_sm.local import client
-from peagle_sm.local.faults import KINDS
+from sagemaker_local.faults import KINDS
+from sagemaker_local.process import client
 from tests.cli.conftest import Run
 from tests.cli.running import run
 from tests.local.serving import Server

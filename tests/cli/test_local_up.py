@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from peagle_sm.local.spawn import free_port
+from sagemaker_local.process.spawn import free_port
 
 pytestmark = pytest.mark.slow
 PEAGLE = [sys.executable, "-m", "peagle_sm"]

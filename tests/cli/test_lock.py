@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from peagle_sm.core.jumpstart.buckets import PUBLIC_OVERRIDE
-from peagle_sm.local.jumpstart_bucket import MANIFEST_KEY, known_spec
+from sagemaker_local.contents.jumpstart_bucket import MANIFEST_KEY, known_spec
 from tests.cli.conftest import Run
 from tests.local.serving import Server
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from peagle_sm.local.locked_env import ensure_locked
+from sagemaker_local.engine.locked_env import ensure_locked
 from scripts.lib.locks import read_pins
 
 ROOT = Path(__file__).resolve().parents[2]

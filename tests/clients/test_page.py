@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from peagle_sm.local.faults import parse
+from sagemaker_local.faults import parse
 from tests.clients import page
 from tests.clients.clients import BEHIND_SERVE, CLIENTS, PRICES, ROOT, Client
 from tests.clients.columns import COLUMNS, Column

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from peagle_sm.local import client as local
-from peagle_sm.local.paths import PACKAGE
+from sagemaker_local.paths import PACKAGE
+from sagemaker_local.process import client as local
 from tests.clients.clients import PROGRAMS, Client
 from tests.clients.columns import Column
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.local.engine_env import ensure_engine
+from sagemaker_local.engine.env import ensure_engine
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 

@@ -13,7 +13,7 @@ import yaml
 
 from check_base import fault
 from peagle_sm.core.catalog import load_catalog
-from peagle_sm.local.paths import container_dir
+from sagemaker_local.paths import container_dir
 from scripts.lib.security.image import instructions
 
 CONTAINER = container_dir()

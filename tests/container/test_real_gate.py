@@ -21,9 +21,9 @@ import pytest_asyncio
 
 from peagle_gate.canary import PROMPTS
 from peagle_sm.core.environment import CHANNEL_MOUNT, MODEL_MOUNT, SPECULATIVE_CONFIG
-from peagle_sm.local.engine import EngineLauncher, EngineProcess, EngineRequest
-from peagle_sm.local.engine_env import ensure_engine
-from peagle_sm.local.paths import weights_dir
+from sagemaker_local.engine.env import ensure_engine
+from sagemaker_local.engine.launch import EngineLauncher, EngineProcess, EngineRequest
+from sagemaker_local.paths import weights_dir
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 

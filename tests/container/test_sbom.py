@@ -13,7 +13,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from peagle_sm.core.catalog import load_catalog
-from peagle_sm.local.paths import container_dir
+from sagemaker_local.paths import container_dir
 from sbom import document, locked, python_component, tag
 
 SBOM = container_dir() / "sbom.py"

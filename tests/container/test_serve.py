@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.local.engine_output import last_words
-from peagle_sm.local.paths import container_dir
+from sagemaker_local.engine.output import last_words
+from sagemaker_local.paths import container_dir
 
 SERVE = container_dir() / "serve"
 GATE = [

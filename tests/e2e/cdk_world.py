@@ -14,7 +14,7 @@ from typing import Any
 
 import boto3
 
-from peagle_sm.local.spawn import free_port
+from sagemaker_local.process.spawn import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 CDK = ROOT / "node_modules" / ".bin" / "cdk"

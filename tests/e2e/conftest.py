@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.local.engine_env import ensure_environment
-from peagle_sm.local.paths import cache_dir
+from sagemaker_local.engine.env import ensure_environment
+from sagemaker_local.paths import cache_dir
 
 # Every package, so that a new version of one of them changes nothing here. Its pins clash with the toolkit's.
 AWS_CLI = (

@@ -17,7 +17,7 @@ from typing import Any
 import openai
 import pytest
 
-from peagle_sm.local import client as client_of_server
+from sagemaker_local.process import client as client_of_server
 from scripts.bench.comparison.arms import spec_of
 from scripts.bench.local_stack import LocalStack
 from tests.clients.bench import Proxy, job_of
@@ -40,7 +40,7 @@ def say(line: str) -> None:
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """A local SageMaker with one endpoint, P-EAGLE on the small weights."""
-    from peagle_sm.local import lifecycle
+    from sagemaker_local import lifecycle
 
     with LocalStack(say) as stack:
         stack.deploy({NAME: spec_of("p-eagle")})

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.local import spawn
-from peagle_sm.local.locked_env import ensure_locked
+from sagemaker_local.engine.locked_env import ensure_locked
+from sagemaker_local.process import spawn
 from tests.local.serving import Server, eventually
 from tests.rules.documents import Block, blocks
 from tests.rules.files import ROOT

@@ -99,17 +99,17 @@ def installed(folder: Path, wheel: Path) -> Iterator[Installed]:
 def test_the_wheel_holds_the_package_the_container_the_guards_code_and_nothing_else(wheel: Path) -> None:
     expected = set()
     for path in project_files():
-        if path.parts[:2] == ("toolkit", "peagle_sm"):
+        if path.parts[:2] in (("toolkit", "peagle_sm"), ("toolkit", "sagemaker_local")):
             expected.add(str(Path(*path.parts[1:])))
         elif path.parts[0] == "container":
-            expected.add(str(Path("peagle_sm", "_container", *path.parts[1:])))
+            expected.add(str(Path("sagemaker_local", "_container", *path.parts[1:])))
         elif path.parts[0] == "stacks" or str(path) in ("app.py", "package.json", "package-lock.json"):
             expected.add(str(Path("peagle_sm", "_cdk_app", *path.parts)))
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
         modes = {info.filename: info.external_attr >> 16 for info in archive.infolist()}
     assert held == expected
-    assert modes["peagle_sm/_container/serve"] & 0o111
+    assert modes["sagemaker_local/_container/serve"] & 0o111
 
 
 @pytest.mark.slow

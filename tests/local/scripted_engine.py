@@ -45,7 +45,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from peagle_sm.local.engine import EngineRequest
+    from sagemaker_local.engine.launch import EngineRequest
     from tests.local.gated_engine import GatedEngine
 
 BORN = time.monotonic()

@@ -18,12 +18,12 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
 
-from peagle_sm.local import spawn
-from peagle_sm.local.assembly import Options
-from peagle_sm.local.control import Timing
-from peagle_sm.local.dataplane import Limits
-from peagle_sm.local.server import serve
-from peagle_sm.local.status import LocalStatus
+from sagemaker_local.assembly import Options
+from sagemaker_local.control import Timing
+from sagemaker_local.process import spawn
+from sagemaker_local.process.status import LocalStatus
+from sagemaker_local.runtime.dataplane import Limits
+from sagemaker_local.server import serve
 from tests.local.scripted_engine import ScriptedLauncher
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:0.32.0-cpu"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from peagle_sm.local.aiperf_env import ENTRY_POINT, LOCK, aiperf_version, plugin_path
-from peagle_sm.local.paths import PACKAGE
+import peagle_sm
+from sagemaker_local.engine.aiperf_env import LOCK, aiperf_version, plugin_path
 from scripts.lib.locks import read_pins
 
 
@@ -18,6 +18,10 @@ def test_the_lock_pins_every_package_and_names_the_version() -> None:
     assert len(names) > 100
     assert aiperf_version() == "0.13.0"
     assert "botocore" in names, "the transport signs with it"
+
+
+ENTRY_POINT = "peagle-sm = peagle_sm.aiperf:plugins.yaml"
+PACKAGE = Path(peagle_sm.__file__).parent
 
 
 def test_a_job_sees_the_plugin_and_nothing_else_of_this_environment(tmp_path: Path) -> None:

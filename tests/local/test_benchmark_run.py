@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.local import engine_warden
-from peagle_sm.local.benchmark_run import AiperfRunner, command_line
-from peagle_sm.local.control.ai_benchmarks_records import BenchmarkPlan
+from sagemaker_local.control.ai_benchmarks_records import BenchmarkPlan
+from sagemaker_local.engine import warden
+from sagemaker_local.runtime.benchmark_run import AiperfRunner, command_line
 
 # Stands for AIPerf: writes what it was given and what the job's script says, then exits or stays.
 AIPERF = """#!{python}
@@ -133,7 +133,7 @@ async def test_a_stopped_job_ends_its_processes_and_stores_nothing(world: World)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert engine_warden.members(world.started[0]) == []
+    assert warden.members(world.started[0]) == []
     assert world.stored == {}
 
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from peagle_sm.local.clock import LocalClock
+from sagemaker_local.clock import LocalClock
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

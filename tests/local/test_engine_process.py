@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.local import engine_warden
-from peagle_sm.local.engine import EngineLauncher, EngineProcess, EngineRequest, LaunchError
+from sagemaker_local.engine import warden
+from sagemaker_local.engine.launch import EngineLauncher, EngineProcess, EngineRequest, LaunchError
 from tests.local import stand_in_server
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:0.30.0-cpu"
@@ -124,7 +124,7 @@ async def test_who_ignores_sigterm_is_killed(bench: Bench) -> None:
     await engine.stop()
     assert engine.processes() == []
     assert engine.exited == 128 + signal.SIGKILL
-    assert time.monotonic() - before >= engine_warden.TERM_GRACE_S
+    assert time.monotonic() - before >= warden.TERM_GRACE_S
 
 
 async def test_a_killed_warden_leaves_nothing(bench: Bench) -> None:
@@ -140,7 +140,7 @@ async def test_a_killed_server_takes_its_engines_along(bench: Bench, tmp_path: P
         import asyncio, sys
         from pathlib import Path
         sys.path[:0] = {sys.path!r}
-        from peagle_sm.local.engine import EngineLauncher, EngineRequest
+        from sagemaker_local.engine.launch import EngineLauncher, EngineRequest
         async def fetch(uri, directory): (directory / "f").write_text("")
         async def main():
             request = EngineRequest("e", {IMAGE!r}, {stand_in_server.install(tmp_path / "package")!r},
@@ -158,12 +158,12 @@ async def test_a_killed_server_takes_its_engines_along(bench: Bench, tmp_path: P
     try:
         assert server.stdout is not None
         group = int(await asyncio.to_thread(server.stdout.readline))
-        assert len(engine_warden.members(group)) == 3
+        assert len(warden.members(group)) == 3
     finally:
         server.kill()
         server.communicate()
-    async with asyncio.timeout(engine_warden.TERM_GRACE_S + 10):
-        while engine_warden.members(group):
+    async with asyncio.timeout(warden.TERM_GRACE_S + 10):
+        while warden.members(group):
             await asyncio.sleep(0.1)
 
 
@@ -189,10 +189,10 @@ def test_members_are_found_by_session_too() -> None:
     )
     try:
         deadline = time.monotonic() + 10
-        while len(engine_warden.members(leader.pid)) < 2 and time.monotonic() < deadline:
+        while len(warden.members(leader.pid)) < 2 and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert len(engine_warden.members(leader.pid)) == 2
+        assert len(warden.members(leader.pid)) == 2
     finally:
-        left = engine_warden.end_group(leader.pid, grace_s=0)
+        left = warden.end_group(leader.pid, grace_s=0)
         leader.wait()
     assert left == []

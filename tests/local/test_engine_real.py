@@ -20,9 +20,9 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from peagle_sm.local.engine import EngineLauncher, EngineProcess, EngineRequest
-from peagle_sm.local.engine_env import ensure_engine
-from peagle_sm.local.paths import weights_dir
+from sagemaker_local.engine.env import ensure_engine
+from sagemaker_local.engine.launch import EngineLauncher, EngineProcess, EngineRequest
+from sagemaker_local.paths import weights_dir
 from tests.local.tiny_weights import write_family
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.core.catalog import load_catalog
-from peagle_sm.local.engine_image import parse_image, refusal
-from peagle_sm.local.engine_model import ModelFacts, read_model
-from peagle_sm.local.engine_settings import LocalSettings, local_settings, rewrite_paths
+from sagemaker_local.engine.image import parse_image, refusal
+from sagemaker_local.engine.model import ModelFacts, read_model
+from sagemaker_local.engine.settings import LocalSettings, local_settings, rewrite_paths
 
 ROOT = "/tmp/an endpoint/opt/ml"
 SPECULATION = {

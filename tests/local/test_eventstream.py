@@ -8,7 +8,7 @@ from botocore.eventstream import EventStreamBuffer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.local import eventstream
+from sagemaker_local.runtime import eventstream
 
 
 @given(st.lists(st.binary(max_size=2000)), st.integers(1, 700))

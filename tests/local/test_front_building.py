@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.core.errors import EngineError
-from peagle_sm.local.building import build_engine
-from peagle_sm.local.engine import EngineRequest
-from peagle_sm.local.launching import LazyLauncher
-from peagle_sm.local.state import Process
+from sagemaker_local.engine.building import build_engine
+from sagemaker_local.engine.launch import EngineRequest
+from sagemaker_local.engine.launching import LazyLauncher
+from sagemaker_local.errors import EngineError
+from sagemaker_local.process.state import Process
 
 REQUEST = EngineRequest(name="e-v", image="vllm:0.32.0-cpu", environment={}, root=Path("x"), model_sources=[])
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from peagle_sm.core.errors import NotFound, SpecError
-from peagle_sm.local import lifecycle
+from sagemaker_local import lifecycle
+from sagemaker_local.errors import InvalidRequest, NotFound
 from tests.local.serving import Server, body, eventually
 
 
@@ -110,7 +110,7 @@ def test_the_engine_s_own_metrics_page_can_be_read(server: Server) -> None:
 
 
 def test_the_clock_only_goes_forward(server: Server) -> None:
-    with pytest.raises(SpecError, match="only goes forward"):
+    with pytest.raises(InvalidRequest, match="only goes forward"):
         lifecycle.advance_clock(server.status.port, -1)
 
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from peagle_sm.core.catalog import load_catalog
-from peagle_sm.local.jumpstart_bucket import MADE_VERSION, known_spec, specs
+from sagemaker_local.contents.jumpstart_bucket import MADE_VERSION, known_spec, specs
 from tests.local.serving import Server
 
 

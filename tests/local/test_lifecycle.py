@@ -16,10 +16,11 @@ from typing import Any
 import psutil
 import pytest
 
-from peagle_sm.core.errors import EngineError, NotFound, SpecError
-from peagle_sm.local import lifecycle, spawn, state
-from peagle_sm.local.state import Process, ServerState
-from peagle_sm.local.status import LocalStatus
+from sagemaker_local import lifecycle
+from sagemaker_local.errors import EngineError, InvalidRequest, NotFound
+from sagemaker_local.process import spawn, state
+from sagemaker_local.process.state import Process, ServerState
+from sagemaker_local.process.status import LocalStatus
 from tests.local import stand_in_server
 from tests.local.serving import IMAGE, Server, client_at, eventually
 
@@ -70,7 +71,7 @@ def all_gone(processes: list[psutil.Process]) -> bool:
 def test_two_servers_live_side_by_side_and_down_leaves_nothing(home: Path) -> None:
     first, second = start(), start()
     assert {first.port, second.port} == {found.port for found in lifecycle.status()}
-    with pytest.raises(SpecError, match="2 local SageMakers run"):
+    with pytest.raises(InvalidRequest, match="2 local SageMakers run"):
         lifecycle.find_server()
     engine = deploy(first, home)
     assert client_at(second.endpoint_url, "sagemaker").list_endpoints()["Endpoints"] == []
@@ -130,7 +131,7 @@ def test_the_same_port_twice_is_refused(home: Path) -> None:
 @pytest.mark.slow
 def test_ctrl_c_while_a_detached_server_starts_leaves_no_server(home: Path) -> None:
     code = (
-        "from peagle_sm.local import lifecycle; lifecycle.up(progress=lambda line: print(line, flush=True))"
+        "from sagemaker_local import lifecycle; lifecycle.up(progress=lambda line: print(line, flush=True))"
     )
     command = [sys.executable, "-c", code]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as starter:
@@ -155,12 +156,12 @@ def test_a_port_of_another_program_is_refused(home: Path) -> None:
 
 @pytest.mark.parametrize("port", [0, -1, 65_536])
 def test_what_is_not_a_port_is_refused(home: Path, port: int) -> None:
-    with pytest.raises(SpecError, match="allowed are 1 to 65535"):
+    with pytest.raises(InvalidRequest, match="allowed are 1 to 65535"):
         lifecycle.up(port)
 
 
 def test_a_missing_engine_python_is_refused(home: Path) -> None:
-    with pytest.raises(SpecError, match="there is no Python at"):
+    with pytest.raises(InvalidRequest, match="there is no Python at"):
         lifecycle.up(engine_python=home / "nowhere" / "python")
 
 
@@ -209,7 +210,7 @@ def test_moving_the_clock_by_hours_reports_what_has_passed(home: Path) -> None:
     assert passed == [1800, 3600, 4000]
     assert timedelta(seconds=4000) <= now - before < timedelta(seconds=4000) + timedelta(minutes=5)
     for seconds in (-1.0, 4e7):
-        with pytest.raises(SpecError, match="only goes forward, by at most a year"):
+        with pytest.raises(InvalidRequest, match="only goes forward, by at most a year"):
             lifecycle.advance_clock(server.port, seconds)
 
 
@@ -220,7 +221,7 @@ def test_an_unreadable_state_file_is_passed_over(home: Path) -> None:
 
 def test_in_the_foreground_it_runs_until_interrupted(home: Path) -> None:
     code = (
-        "from peagle_sm.local import lifecycle\n"
+        "from sagemaker_local import lifecycle\n"
         "lifecycle.up(detach=False, on_ready=lambda s: print(s.port, flush=True))\n"
         "print('over')\n"
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.core.errors import EngineError
-from peagle_sm.local.locked_env import ensure_locked
+from sagemaker_local.engine.locked_env import ensure_locked
+from sagemaker_local.errors import EngineError
 from scripts.lib.locks import read_pins
 
 

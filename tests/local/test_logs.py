@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from peagle_sm.local.logs import EndpointLogs
-from peagle_sm.local.moto_side import SERVICE, Moto
-from peagle_sm.local.moto_stores import Roles
+from sagemaker_local.other_services.moto import SERVICE, Moto
+from sagemaker_local.other_services.stores import Roles
+from sagemaker_local.runtime.logs import EndpointLogs
 
 
 def test_lines_go_over_in_batches_by_stream_and_stay_readable() -> None:

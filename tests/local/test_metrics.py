@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.local.metrics import COMPONENT_UTILISATION, INVOCATIONS, UTILISATION, Recorder, Utilisation
+from sagemaker_local.runtime.metrics import (
+    COMPONENT_UTILISATION,
+    INVOCATIONS,
+    UTILISATION,
+    Recorder,
+    Utilisation,
+)
 
 DIMENSIONS = [{"Name": "EndpointName", "Value": "e"}, {"Name": "VariantName", "Value": "v"}]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peagle_sm.local.moto_side import made_beside_other_parsers
+from sagemaker_local.other_services.moto import made_beside_other_parsers
 
 
 def test_an_application_is_made_again_when_the_depth_of_the_ast_was_miscounted() -> None:

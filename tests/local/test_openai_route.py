@@ -13,7 +13,7 @@ from typing import Any
 import openai
 import pytest
 
-from peagle_sm.local.client import advance_clock
+from sagemaker_local.process.client import advance_clock
 from tests.local.openai_client import (
     QUESTION,
     local_session,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from peagle_sm.local.paths import PACKAGE, weights_dir
+from sagemaker_local.paths import PACKAGE, weights_dir
 
 
 def test_the_shipped_weights_unless_others_are_named(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.local.policies import Decision, decide
+from sagemaker_local.other_services.policies import Decision, decide
 from tests.local.serving import Server
 
 ROLE = "arn:aws:iam::123456789012:role/simulated"

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.local.clock import LocalClock
-from peagle_sm.local.control import ApiError
-from peagle_sm.local.scheduler import Scheduler
-from peagle_sm.local.schedules import Schedule, first_due, next_due, retry_delay
+from sagemaker_local.clock import LocalClock
+from sagemaker_local.control import ApiError
+from sagemaker_local.scheduler.schedules import Schedule, first_due, next_due, retry_delay
+from sagemaker_local.scheduler.service import Scheduler
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 TARGET = {

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.local.jumpstart import jumpstart_addresses
-from peagle_sm.local.moto_stores import Artifacts, Roles, split_s3_uri
-from peagle_sm.local.seed import IMAGE_URIS, Address, seed
+from sagemaker_local.contents.jumpstart import jumpstart_addresses
+from sagemaker_local.contents.seed import IMAGE_URIS, Address, seed
+from sagemaker_local.other_services.stores import Artifacts, Roles, split_s3_uri
 
 
 class S3:

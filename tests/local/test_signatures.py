@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from peagle_sm.local.signatures import Scope, refusal
+from sagemaker_local.wire.signatures import Scope, refusal
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 SCOPE = Scope("us-east-1", "sagemaker")

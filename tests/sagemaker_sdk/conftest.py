@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.local.locked_env import ensure_locked
-from peagle_sm.local.paths import PACKAGE
-from peagle_sm.local.status import LocalStatus
+from sagemaker_local.engine.locked_env import ensure_locked
+from sagemaker_local.paths import PACKAGE
+from sagemaker_local.process.status import LocalStatus
 
 LOCK = Path(__file__).resolve().parents[2] / "requirements" / "sagemaker-sdk.lock"
 PROGRAMS = Path(__file__).with_name("programs")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.local.status import LocalStatus
+from sagemaker_local.process.status import LocalStatus
 from tests.sagemaker_sdk.conftest import Sdk
 
 NAME = "by-model-builder"

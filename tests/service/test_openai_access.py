@@ -41,7 +41,7 @@ async def test_so_is_one_for_asyncio(endpoint: Endpoint) -> None:
 def test_each_request_has_a_token_of_its_own_and_outlives_the_one_before(
     server: Server, endpoint: Endpoint
 ) -> None:
-    from peagle_sm.local.client import advance_clock
+    from sagemaker_local.process.client import advance_clock
 
     client = endpoint.openai()
     client.chat.completions.create(model="", messages=QUESTION)

@@ -19,7 +19,6 @@ from peagle_sm.core.checks import ALL_CHECKS
 from peagle_sm.core.errors import CredentialsError, ServiceFault, SpecError
 from peagle_sm.core.preflight import Result, Unknown
 from peagle_sm.core.spec import EndpointSpec
-from peagle_sm.local.lifecycle import advance_clock, find_server
 from peagle_sm.service.mending import mending, own_buckets
 from peagle_sm.service.planning import plan_for
 from peagle_sm.service.preflight import (
@@ -31,6 +30,7 @@ from peagle_sm.service.preflight import (
     require_preflight,
     results_data,
 )
+from sagemaker_local.lifecycle import advance_clock, find_server
 from tests.local.serving import AsOnAws, Server
 
 _numbers = itertools.count(1)

@@ -20,8 +20,8 @@ from peagle_sm.core.stream_errors import (
     StreamReportedError,
     StreamStalled,
 )
-from peagle_sm.local import client
 from peagle_sm.service import Endpoint
+from sagemaker_local.process import client
 from tests.local.serving import Server, eventually
 
 pytestmark = pytest.mark.slow

@@ -100,7 +100,7 @@ def test_every_example_can_be_planned_in_a_clean_clone(path: Path) -> None:
 
 @pytest.mark.slow
 def test_cdk_json_names_the_local_servers_own_addresses() -> None:
-    from peagle_sm.local.seed import IMAGE_URIS, own_addresses  # brings moto along
+    from sagemaker_local.contents.seed import IMAGE_URIS, own_addresses  # brings moto along
 
     assert stand_ins().image_uris.items() <= IMAGE_URIS.items()
     assert stand_ins().artifacts == {address.part: address.uri for address in own_addresses(REGION)}

@@ -18,9 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.core.errors import EngineError, SpecError
-from peagle_sm.local.aiperf_env import aiperf_version, ensure_aiperf
-from peagle_sm.local.engine_env import engine_version, ensure_engine
-from peagle_sm.local.paths import weights_dir
 from peagle_sm.measure.load import (
     HttpTarget,
     LoadOptions,
@@ -34,6 +31,9 @@ from peagle_sm.measure.load import (
 from peagle_sm.measure.points import make_point
 from peagle_sm.measure.provenance import load_now
 from peagle_sm.measure.records import Load
+from sagemaker_local.engine.aiperf_env import aiperf_version, ensure_aiperf
+from sagemaker_local.engine.env import engine_version, ensure_engine
+from sagemaker_local.paths import weights_dir
 
 MAX_TOKENS = 128  #: answers end by themselves at 65 to 128 tokens
 _TIMEOUT_S = 600

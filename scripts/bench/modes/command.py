@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.local.paths import weights_dir
 from peagle_sm.measure import provenance, workload
 from peagle_sm.measure.workload import Prompt
+from sagemaker_local.paths import weights_dir
 from scripts.bench.comparison.run import WARM_UP, measure
 from scripts.bench.comparison.table import plain
 from scripts.bench.job import run_job, write_json

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.core.heads import inspect_files, inspect_head, local_folder
-from peagle_sm.local.paths import weights_dir
+from sagemaker_local.paths import weights_dir
 from tests.heads import (
     TARGETS,
     VOCAB,

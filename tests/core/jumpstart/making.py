@@ -17,7 +17,7 @@ from peagle_sm.core.jumpstart.lock import (
     LockedModel,
     LockedSource,
 )
-from peagle_sm.local.jumpstart_bucket import known_spec
+from sagemaker_local.contents.jumpstart_bucket import known_spec
 
 BUCKETS: Buckets = buckets_for("us-east-1", {})
 VLLM = "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.18.0-gpu-py312-cu129-ubuntu22.04-sagemaker"

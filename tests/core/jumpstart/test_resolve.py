@@ -17,7 +17,7 @@ from peagle_sm.core.jumpstart.buckets import buckets_for
 from peagle_sm.core.jumpstart.document import parse_document
 from peagle_sm.core.jumpstart.reading import CatalogueDamaged
 from peagle_sm.core.jumpstart.resolve import Head, OnInstance, Resolved, choose_config, resolve_config
-from peagle_sm.local.jumpstart_bucket import known_spec
+from sagemaker_local.contents.jumpstart_bucket import known_spec
 from tests.core.jumpstart.making import BUCKETS, CONFIG, HEAD, LMI, TARGET, VLLM, best, document
 from tests.core.strategies import json_values
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.local.status import ACCOUNT, REGION
+from sagemaker_local.process.status import ACCOUNT, REGION
 from tests.local.serving import Server
 
 ROOT = Path(__file__).parents[3]

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.local.cloudformation import parameters, template, template_text
-from peagle_sm.local.cloudformation.errors import TemplateError
-from peagle_sm.local.cloudformation.evaluation import Evaluation, Place
-from peagle_sm.local.cloudformation.intrinsics import NO_VALUE, UNKNOWN, holds_unknown
-from peagle_sm.local.cloudformation.references import in_order
+from sagemaker_local.cloudformation import parameters, template, template_text
+from sagemaker_local.cloudformation.errors import TemplateError
+from sagemaker_local.cloudformation.evaluation import Evaluation, Place
+from sagemaker_local.cloudformation.intrinsics import NO_VALUE, UNKNOWN, holds_unknown
+from sagemaker_local.cloudformation.references import in_order
 
 PLACE = Place("123456789012", "us-east-1", "s", "arn:aws:cloudformation:us-east-1:123456789012:stack/s/1")
 

@@ -15,16 +15,16 @@ from botocore.exceptions import ClientError
 from botocore.parsers import create_parser
 from botocore.serialize import create_serializer
 
-from peagle_sm.local.cloudformation import wire
-from peagle_sm.local.cloudformation.drafts import Sources
-from peagle_sm.local.cloudformation.resources.base import (
+from sagemaker_local.cloudformation import wire
+from sagemaker_local.cloudformation.drafts import Sources
+from sagemaker_local.cloudformation.resources.base import (
     Created,
     Handler,
     Properties,
     ResourceContext,
     ResourceFailure,
 )
-from peagle_sm.local.cloudformation.service import CloudFormation
+from sagemaker_local.cloudformation.service import CloudFormation
 
 ROLE = "arn:aws:iam::123456789012:role/deployer"
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from peagle_sm.local import lifecycle
-from peagle_sm.local.cloudwatch.alarms import state_of
+from sagemaker_local import lifecycle
+from sagemaker_local.cloudwatch.alarms import state_of
 from tests.local.serving import Server, eventually
 
 _COLUMNS = ("missing", "ignore", "breaching", "notBreaching")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.local.cloudwatch.queries import metric_data
-from peagle_sm.local.cloudwatch.series import Aggregate, MetricSeries, SeriesKey
+from sagemaker_local.cloudwatch.queries import metric_data
+from sagemaker_local.cloudwatch.series import Aggregate, MetricSeries, SeriesKey
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 KEY = SeriesKey("N", "M", (("D", "x"),), "")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.local.clock import LocalClock
-from peagle_sm.local.control import ApiError, ControlPlane, Event, Timing
+from sagemaker_local.clock import LocalClock
+from sagemaker_local.control import ApiError, ControlPlane, Event, Timing
 from tests.local.scripted_engine import ScriptedLauncher
 
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.local.control import ApiError
+from sagemaker_local.control import ApiError
 from tests.local.control.conftest import IMAGE, PREFIX, ROLE, Account, specification
 
 VARIANT = {"VariantName": "AllTraffic", "InstanceType": "ml.p5.48xlarge", "InitialInstanceCount": 1}

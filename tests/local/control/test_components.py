@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.local.control import ApiError
+from sagemaker_local.control import ApiError
 from tests.local.control.conftest import IMAGE, PREFIX, Account, specification
 from tests.local.control.test_records import fits
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from peagle_sm.local.control import ApiError, Timing, wording
-from peagle_sm.local.control.health import Health
+from sagemaker_local.control import ApiError, Timing, wording
+from sagemaker_local.control.health import Health
 from tests.local.control.conftest import FAST, PREFIX, Account, MakeAccount
 from tests.local.scripted_engine import ScriptedLauncher
 

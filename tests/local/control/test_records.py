@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from botocore.validate import ParamValidator
 
-from peagle_sm.local.control import ApiError
-from peagle_sm.local.control.shapes import operation
+from sagemaker_local.control import ApiError
+from sagemaker_local.control.shapes import operation
 from tests.local.control.conftest import IMAGE, PREFIX, ROLE, Account, MakeAccount
 
 SOURCE = {"S3DataType": "S3Prefix", "CompressionType": "None"}

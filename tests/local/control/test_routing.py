@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from peagle_sm.local.control import ApiError
+from sagemaker_local.control import ApiError
 from tests.local.control.conftest import Account
 
 

@@ -5,7 +5,7 @@ import urllib.request
 
 import pytest
 
-from peagle_sm.local.control import ApiError
+from sagemaker_local.control import ApiError
 from tests.local.control.conftest import PREFIX, Account
 
 

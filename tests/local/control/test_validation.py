@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.local.control import ApiError
-from peagle_sm.local.control.shapes import service_model
+from sagemaker_local.control import ApiError
+from sagemaker_local.control.shapes import service_model
 from tests.local.control.conftest import IMAGE, PREFIX, ROLE, Account
 
 NAME_PATTERN = "[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.core.errors import NotFound, SpecError
-from peagle_sm.local.faults import KINDS, OPERATIONS, FaultBook, ModelFailure, Refusal, parse, refusal_of
+from sagemaker_local.errors import InvalidRequest, NotFound
+from sagemaker_local.faults import KINDS, OPERATIONS, FaultBook, ModelFailure, Refusal, parse, refusal_of
 
 
 def book_with(*faults: dict[str, Any]) -> FaultBook:
@@ -86,7 +86,7 @@ def test_faults_are_cleared_by_id_or_all() -> None:
     ],
 )
 def test_what_a_fault_may_not_be_told(raw: dict[str, Any], said: str) -> None:
-    with pytest.raises(SpecError) as raised:
+    with pytest.raises(InvalidRequest) as raised:
         parse(raw)
     assert said in raised.value.message
     assert raised.value.next_step

@@ -16,7 +16,7 @@ from botocore.exceptions import (
 )
 from urllib3.exceptions import ProtocolError
 
-from peagle_sm.local import client
+from sagemaker_local.process import client
 from tests.local.serving import Server, body
 
 EVENTS = 4

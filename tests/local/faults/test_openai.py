@@ -8,7 +8,7 @@ from typing import Any
 import openai
 import pytest
 
-from peagle_sm.local import client
+from sagemaker_local.process import client
 from tests.local.openai_client import QUESTION, openai_client, script
 from tests.local.serving import Server
 

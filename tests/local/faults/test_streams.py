@@ -12,9 +12,9 @@ from botocore.eventstream import EventStreamBuffer, ParserError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.local.faults import BareWire, EventStreamWire, Strike, parse
-from peagle_sm.local.faults.events import EventCount, events_of, first_event
-from peagle_sm.local.faults.stream import Cut, Send, Wait, transform
+from sagemaker_local.faults import BareWire, EventStreamWire, Strike, parse
+from sagemaker_local.faults.events import EventCount, events_of, first_event
+from sagemaker_local.faults.stream import Cut, Send, Wait, transform
 
 TEXTS = st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=8)
 SEEDS = st.integers(0, 2**32)

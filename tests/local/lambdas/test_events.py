@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from peagle_sm.local.clock import LocalClock
-from peagle_sm.local.control import ApiError
-from peagle_sm.local.lambdas.events import Event, EventQueue
-from peagle_sm.local.lambdas.records import Function
-from peagle_sm.local.lambdas.runner import Outcome
+from sagemaker_local.clock import LocalClock
+from sagemaker_local.control import ApiError
+from sagemaker_local.lambdas.events import Event, EventQueue
+from sagemaker_local.lambdas.records import Function
+from sagemaker_local.lambdas.runner import Outcome
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 WELL = Outcome("r", b"1", None, [], 1.0)

@@ -14,7 +14,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from peagle_sm.local import lifecycle
+from sagemaker_local import lifecycle
 from tests.local.lambdas.conftest import Deployed, zipped
 from tests.local.serving import Server, eventually
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.local import lifecycle
+from sagemaker_local import lifecycle
 from tests.local.lambdas.conftest import Deployed
 from tests.local.serving import Server
 

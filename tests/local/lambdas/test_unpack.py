@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.local.lambdas.unpack import unpacked
+from sagemaker_local.lambdas.unpack import unpacked
 
 
 def package(**files: str) -> bytes:

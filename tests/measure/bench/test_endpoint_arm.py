@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from peagle_sm.core.errors import NotFound, ServiceFault, SpecError
-from peagle_sm.local.paths import weights_dir
 from peagle_sm.measure.endpoint_arm import (
     choose_component,
     demand_mode,
@@ -23,6 +22,7 @@ from peagle_sm.measure.endpoint_arm import (
     look_at,
 )
 from peagle_sm.measure.records import ArmRecord
+from sagemaker_local.paths import weights_dir
 from tests.measure.bench.making import described
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.local import eventstream
 from peagle_sm.measure.load.answer import Answer, AnswerReader
+from sagemaker_local.runtime import eventstream
 
 USAGE = {"prompt_tokens": 5, "completion_tokens": 4}
 

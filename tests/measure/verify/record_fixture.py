@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from peagle_sm.aws.session import LocalTarget, make_session
-from peagle_sm.local.lifecycle import find_server
 from peagle_sm.measure.verify.answers import Answer
 from peagle_sm.measure.verify.engines import EndpointEngine, ask_raw
 from peagle_sm.measure.verify.lab import GREEDY, SAMPLED, Lab, Options, Prompt
 from peagle_sm.measure.verify.setup import load_prompts
+from sagemaker_local.lifecycle import find_server
 
 PROMPTS, SAMPLES, TOKENS, TOP = 32, 40, 96, 6
 FILE = Path(__file__).parent / "recorded.npz"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.local.paths import PACKAGE
+from sagemaker_local.paths import PACKAGE
 from scripts.train_tiny import card, facts
 
 SHIPPED = PACKAGE / "weights"

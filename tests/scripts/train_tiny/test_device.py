@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.local.engine_env import ensure_engine
+from sagemaker_local.engine.env import ensure_engine
 
 pytestmark = pytest.mark.engine
 

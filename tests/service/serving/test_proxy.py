@@ -331,7 +331,7 @@ def _connections_of_engine(server: Server, endpoint: str) -> int:
 
 
 def server_engines(server: Server) -> list[dict[str, Any]]:
-    from peagle_sm.local.client import status
+    from sagemaker_local.process.client import status
 
     return [dict(row) for row in status(server.status.port).to_dict()["engines"]]
 

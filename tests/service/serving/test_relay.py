@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.core.stream_errors import StreamCut, StreamDamaged, StreamReportedError
-from peagle_sm.local import eventstream
 from peagle_sm.service.serving.relay import Relay
+from sagemaker_local.runtime import eventstream
 
 
 def event(text: str = "", **more: object) -> bytes:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
-from peagle_sm.local.policies import ALLOWED, decide
+from sagemaker_local.other_services.policies import ALLOWED, decide
 from tests.stacks.iam.calls import (
     ACCOUNT,
     COMPONENT,

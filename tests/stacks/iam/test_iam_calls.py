@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from aws_cdk import App
 
-from peagle_sm.local.policies import ALLOWED, decide
+from sagemaker_local.other_services.policies import ALLOWED, decide
 from stacks.image.image_stack import ImageStack
 from tests.stacks.iam import reference
 from tests.stacks.iam.calls import BUILD, BUILD_ARNS, GUARD, SOURCE, Call, arn

@@ -27,8 +27,8 @@ def open_session(state: State, spec_region: str | None = None) -> Session:
             profile=state.settings.profile, region=state.region(spec_region or state.spec_region)
         )
     need_local_extra()
+    from peagle_sm.aws.local_server import find_server
     from peagle_sm.core.errors import CredentialsError
-    from peagle_sm.local.lifecycle import find_server
 
     target = LocalTarget.from_status(find_server(state.local_port).to_dict())
     asked = state.settings.region

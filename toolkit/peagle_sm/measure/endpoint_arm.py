@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from peagle_sm.aws import control
 from peagle_sm.aws.components import component_names, describe_component
+from peagle_sm.aws.local_server import stand_in_weights
 from peagle_sm.aws.prices import hourly
 from peagle_sm.aws.session import Session
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError
@@ -22,7 +23,6 @@ from peagle_sm.measure.records import ArmRecord, Mode
 from peagle_sm.service.inspection import EndpointStatus, status
 
 IN_SERVICE = "InService"
-_SHIPPED = Path(__file__).parents[1] / "weights" / "target" / "model.safetensors"
 
 
 @dataclass(frozen=True)
@@ -233,11 +233,12 @@ def _is_shipped(root: object) -> bool:
     """Whether a server on this machine serves the weights that ship with peagle-sm."""
     if not isinstance(root, str):
         return False
-    weights = Path(root) / _SHIPPED.name
+    shipped = stand_in_weights() / "target" / "model.safetensors"
+    weights = Path(root) / shipped.name
     try:
-        if weights.stat().st_size != _SHIPPED.stat().st_size:
+        if weights.stat().st_size != shipped.stat().st_size:
             return False
-        return _digest(weights) == _digest(_SHIPPED)
+        return _digest(weights) == _digest(shipped)
     except OSError:
         return False
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.aws import buckets, control, objects
+from peagle_sm.aws.local_server import stand_in_weights
 from peagle_sm.aws.session import Session
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.managed_spec import CHANNELS, TOKENIZER
 
-_STAND_IN = Path(__file__).parents[1] / "weights" / "target"
 _TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -108,7 +108,7 @@ def _tokenizer(given: str | None, stand_in: bool, model: dict[str, Any]) -> tupl
     """What the specification says, and the directory to upload, if any."""
     if given is None:
         if stand_in:
-            return f"{CHANNELS}/{TOKENIZER}", _STAND_IN
+            return f"{CHANNELS}/{TOKENIZER}", stand_in_weights() / "target"
         found = _hub_id(model)
         if found is None:
             raise SpecError(

@@ -67,7 +67,7 @@ def _sources(package: Path) -> dict[str, Path]:
         PeagleError: neither has it.
     """
     checkout = package.parent.parent
-    wheel = package / "_cdk_app", package / "_container"
+    wheel = package / "_cdk_app", package.parent / "sagemaker_local" / "_container"
     for app, container in (wheel, (checkout, checkout / "container")):
         if (app / "app.py").is_file() and (app / "stacks").is_dir():
             files = {name: app / name for name in _FILES}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from peagle_sm.aws.folders import cache_dir
 from peagle_sm.aws.jumpstart import Shelf
 from peagle_sm.aws.session import Session
 from peagle_sm.core.catalog import load_catalog
@@ -142,9 +143,7 @@ def _read(path: Path) -> tuple[Lock | None, str | None]:
 
 
 def _keep(environ: Mapping[str, str]) -> Path:
-    named = environ.get("XDG_CACHE_HOME", "")
-    home = Path(named) if os.path.isabs(named) else Path(environ.get("HOME") or Path.home()) / ".cache"
-    return home / "peagle-sm" / "jumpstart"
+    return cache_dir(environ) / "jumpstart"
 
 
 def _lock(spec: EndpointSpec, session: Session, found: Found, buckets: Buckets, config: str | None) -> Lock:

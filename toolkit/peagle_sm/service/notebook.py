@@ -130,7 +130,7 @@ def doctor(
         SpecError: no spec, or ``skip_checks`` has an id that is no check's.
         CredentialsError: no region is set, or the spec asks for another one.
     """
-    from peagle_sm.local.machine import read_machine
+    from peagle_sm.service.machine import read_machine
 
     chosen = None if spec is None else as_spec(spec)
     in_spec = chosen.placement.region if chosen else None
@@ -220,7 +220,7 @@ def session_at(
     port = None if local is None or isinstance(local, bool) else local
     if not wants_local(given, port, os.environ):
         return make_aws_session(profile, region_of(region, os.environ, from_spec))
-    from peagle_sm.local.lifecycle import find_server
+    from peagle_sm.aws.local_server import find_server
 
     target = LocalTarget.from_status(find_server(local_port(port, os.environ)).to_dict())
     return make_aws_session(region=region, local=target)

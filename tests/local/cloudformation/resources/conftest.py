@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.local.cloudformation.resources import Created, ResourceContext, handler_for
+from sagemaker_local.cloudformation.resources import Created, ResourceContext, handler_for
 from tests.local.serving import Server, client_at
 
 

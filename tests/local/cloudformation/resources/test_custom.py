@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.local.cloudformation.resources import Created, ResourceFailure, handler_for
-from peagle_sm.local.cloudformation.resources.custom import as_text
+from sagemaker_local.cloudformation.resources import Created, ResourceFailure, handler_for
+from sagemaker_local.cloudformation.resources.custom import as_text
 from tests.local.cloudformation.resources.conftest import Stack
 
 # Answers as its property `Do` says, and writes down what it was asked.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from peagle_sm.local.cloudformation.resources import Created, ResourceFailure
+from sagemaker_local.cloudformation.resources import Created, ResourceFailure
 from tests.local.cloudformation.resources.conftest import Stack
 
 LETTERS = "arn:aws:sqs:us-east-1:123456789012:letters-of-functions"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from peagle_sm.local.cloudformation.resources import ResourceFailure
-from peagle_sm.local.cloudformation.resources.roles import check_role, may
+from sagemaker_local.cloudformation.resources import ResourceFailure
+from sagemaker_local.cloudformation.resources.roles import check_role, may
 from tests.local.cloudformation.resources.conftest import Stack
 
 LAMBDA = "lambda.amazonaws.com"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from peagle_sm.local.cloudformation.resources import Created, ResourceFailure
+from sagemaker_local.cloudformation.resources import Created, ResourceFailure
 from tests.local.cloudformation.resources.conftest import Stack
 from tests.local.serving import IMAGE, Server
 

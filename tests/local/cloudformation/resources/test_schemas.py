@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.local.cloudformation.resources import allowed_properties, handler_for, unsupported_property
-from peagle_sm.local.cloudformation.resources.registry import type_names
-from peagle_sm.local.cloudformation.resources.schemas import PATH
+from sagemaker_local.cloudformation.resources import allowed_properties, handler_for, unsupported_property
+from sagemaker_local.cloudformation.resources.registry import type_names
+from sagemaker_local.cloudformation.resources.schemas import PATH
 
 SOURCE = {"S3DataSource": {"S3Uri": "s3://b/p/", "S3DataType": "S3Prefix", "CompressionType": "None"}}
 

@@ -96,14 +96,14 @@ def doctor(
 
 
 def _of_the_machine(error: PeagleError, skip: Sequence[str]) -> tuple[Result, ...]:
-    from peagle_sm.local.machine import read_machine
+    from peagle_sm.service.machine import read_machine
     from peagle_sm.service.preflight import machine_only
 
     return machine_only(error, read_machine(), skip=skip)
 
 
 def _look(session: Session, plan: Plan | None, skip: Sequence[str], timeout_s: float) -> tuple[Result, ...]:
-    from peagle_sm.local.machine import read_machine
+    from peagle_sm.service.machine import read_machine
     from peagle_sm.service.preflight import preflight
 
     return preflight(session, plan, skip=skip, timeout_s=timeout_s, more={"machine": partial(read_machine)})

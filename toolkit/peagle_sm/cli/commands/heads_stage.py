@@ -86,9 +86,9 @@ def _stage(
     state: State, what: str, uri: str, sources: Sources, dry_run: bool, yes: bool, given: dict[str, Any]
 ) -> None:
     from peagle_sm import __version__
+    from peagle_sm.aws.folders import cache_dir
     from peagle_sm.cli.heads_text import render_staged, render_staging, spec_lines
     from peagle_sm.cli.signals import termination_is_ctrl_c
-    from peagle_sm.local.paths import cache_dir
     from peagle_sm.service.heads import plan_staging
     from peagle_sm.service.heads import stage as carry_out
     from peagle_sm.service.heads.naming import spec_fields

@@ -78,13 +78,12 @@ def add(state: State, /, kind: str, port: int | None, **given: Any) -> None:
       sse-error                an error event inside the answer, as vLLM reports one
     """
     need_local_extra()
+    from peagle_sm.aws.local_server import add_fault, fault_of, find_server
     from peagle_sm.cli.fault_text import render_faults
-    from peagle_sm.local.faults import parse
-    from peagle_sm.local.lifecycle import add_fault, find_server
 
     told = {name: value for name, value in given.items() if value is not None}
-    wanted = parse({"kind": kind, **told})
-    added = add_fault(find_server(chosen_port(state, port)).port, wanted.to_dict())
+    wanted = fault_of({"kind": kind, **told})
+    added = add_fault(find_server(chosen_port(state, port)).port, wanted)
     emit(state, table=lambda: render_faults([added]), data=lambda: added, names=[added["id"]])
 
 
@@ -95,7 +94,7 @@ def add(state: State, /, kind: str, port: int | None, **given: Any) -> None:
 def list_(state: State, port: int | None) -> None:
     """List the faults that are set, and how often each has struck."""
     need_local_extra()
-    from peagle_sm.local.lifecycle import faults, find_server
+    from peagle_sm.aws.local_server import faults, find_server
 
     _show(state, faults(find_server(chosen_port(state, port)).port))
 
@@ -111,7 +110,7 @@ def clear(state: State, ids: tuple[str, ...], port: int | None) -> None:
     What was taken back is printed, with how often it struck. Exit code 4 when none is called so.
     """
     need_local_extra()
-    from peagle_sm.local.lifecycle import clear_faults, find_server
+    from peagle_sm.aws.local_server import clear_faults, find_server
 
     _show(state, clear_faults(find_server(chosen_port(state, port)).port, ids))
 

@@ -22,16 +22,15 @@ def status(state: State, port: int | None) -> None:
     given. Exit code 4 when none runs.
     """
     need_local_extra()
-    from peagle_sm.local.lifecycle import find_server
-    from peagle_sm.local.lifecycle import status as running
+    from peagle_sm.aws.local_server import find_server, servers
 
     wanted = chosen_port(state, port)
-    servers = running(wanted)
-    if len(servers) < 2:
-        servers = [find_server(wanted)]  # it has the words for "none runs"
+    found = servers(wanted)
+    if len(found) < 2:
+        found = [find_server(wanted)]  # it has the words for "none runs"
     emit(
         state,
-        table=lambda: "\n\n".join(render_local(each) for each in servers),
-        data=lambda: servers[0].to_dict() if len(servers) == 1 else [each.to_dict() for each in servers],
-        names=[each.endpoint_url for each in servers],
+        table=lambda: "\n\n".join(render_local(each) for each in found),
+        data=lambda: found[0].to_dict() if len(found) == 1 else [each.to_dict() for each in found],
+        names=[each.endpoint_url for each in found],
     )

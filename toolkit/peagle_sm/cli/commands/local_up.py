@@ -16,7 +16,7 @@ from peagle_sm.cli.output import emit, note
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
-    from peagle_sm.local.lifecycle import LocalStatus
+    from peagle_sm.aws.local_server import LocalStatus
 
 _PYTHON = "PEAGLE_SM_ENGINE_PYTHON"
 
@@ -42,10 +42,8 @@ def up(state: State, port: int | None, detach: bool, engine_python: Path | None)
     2.5 GB, once).
     """
     need_local_extra()
-    from peagle_sm.local.engine_env import ensure_engine
-    from peagle_sm.local.lifecycle import refuse_taken
-    from peagle_sm.local.lifecycle import status as running_servers
-    from peagle_sm.local.lifecycle import up as start
+    from peagle_sm.aws.local_server import ensure_engine, refuse_taken, servers
+    from peagle_sm.aws.local_server import up as start
 
     def say(line: str) -> None:
         note(state, line)
@@ -63,7 +61,7 @@ def up(state: State, port: int | None, detach: bool, engine_python: Path | None)
     if at is not None:
         refuse_taken(at)  # before minutes are spent on the environment
     else:
-        running = running_servers()
+        running = servers()
         if running and not detach:
             refuse_taken(running[0].port)
         if running:
@@ -92,9 +90,9 @@ def _print(state: State, status: LocalStatus) -> None:
 
 
 def _others_note(port: int) -> str | None:
-    from peagle_sm.local.state import read_all
+    from peagle_sm.aws.local_server import known_servers
 
-    others = [known for known in read_all() if known.port != port and known.server.alive]
+    others = [known for known in known_servers() if known.port != port and known.server.alive]
     if not others:
         return None
     named = " and ".join(f"port {known.port} (process {known.server.pid})" for known in others)
@@ -117,6 +115,8 @@ class _Notes(logging.Handler):
 
 
 def _show_log(state: State) -> None:
-    logger = logging.getLogger("peagle_sm.local")
+    from peagle_sm.aws.local_server import LOGGER
+
+    logger = logging.getLogger(LOGGER)
     logger.setLevel(logging.INFO)
     logger.addHandler(_Notes(state))

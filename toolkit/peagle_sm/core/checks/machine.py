@@ -66,7 +66,7 @@ def local_packages(fact: Machine, _: Draft | None) -> Iterator[Note]:
     reads="machine",
     why="The first local endpoint builds it: two minutes, 2.5 GB and the network.",
     source="this project: docs/engine.md",
-    remedy="Nothing to do, or build it now: python -m peagle_sm.local.engine_env",
+    remedy="Nothing to do, or build it now: python -m sagemaker_local.engine.env",
     severity="warning",
     needs_spec=False,
 )

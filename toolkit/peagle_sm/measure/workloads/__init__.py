@@ -11,13 +11,14 @@ a file or directory       OpenAI bodies as JSON lines, or SageMaker data capture
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from peagle_sm.aws.folders import cache_dir
 from peagle_sm.core.errors import SpecError
-from peagle_sm.local.paths import cache_dir
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.prompt_files import read_bytes
 from peagle_sm.measure.workloads import capture, human_eval, mt_bench, own, speed_bench, synthetic
@@ -106,7 +107,7 @@ def load_workload(
     """
     if count is not None and count < 1:
         raise SpecError(f"{count} prompts were asked for; allowed: 1 or more", next_step="correct --prompts")
-    source = _source(name_or_path, seed, count, file, fetch, cache or cache_dir() / "workloads")
+    source = _source(name_or_path, seed, count, file, fetch, cache or cache_dir(os.environ) / "workloads")
     chosen = choose(source.questions, count, seed)
     shape = Shape(max_tokens, temperature, api, first_turn_only, extra)
     items = tuple(make_item(question, shape, source.parameters) for question in chosen)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from peagle_sm.aws.local_server import stand_in_weights
 from peagle_sm.core.catalog import Catalog, HeadEntry, Vocabulary, load_catalog
 from peagle_sm.core.errors import NotFound, SpecError
 from peagle_sm.core.heads import Folder, local_folder
@@ -17,8 +18,6 @@ from peagle_sm.core.wording import suggest
 if TYPE_CHECKING:
     from peagle_sm.aws.hub import Hub, Snapshot
     from peagle_sm.aws.session import Session
-
-_SHIPPED = Path(__file__).resolve().parents[2] / "weights"
 
 
 @dataclass(frozen=True)
@@ -46,12 +45,12 @@ class Sources:
         session: Callable[[], Session],
         hub: Callable[[], Hub] | None = None,
         catalog: Catalog | None = None,
-        shipped: Path = _SHIPPED,
+        shipped: Path | None = None,
     ) -> None:
         """Take how to make a session and a hub; ``shipped`` holds the small stand-in weights."""
         self._make_session, self._make_hub = session, hub or _default_hub
         self.catalog = catalog or load_catalog()
-        self._shipped = shipped
+        self._shipped = shipped or stand_in_weights()
         self._hub: Hub | None = None
 
     @property

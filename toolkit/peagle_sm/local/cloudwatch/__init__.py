@@ -1,5 +1,0 @@
-"""CloudWatch metrics and alarms: what moto keeps per datapoint is kept per minute here."""
-
-from peagle_sm.local.cloudwatch.moto_rules import CloudWatch
-
-__all__ = ["CloudWatch"]

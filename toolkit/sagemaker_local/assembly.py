@@ -1,0 +1,317 @@
+"""The parts of one server, put together: nothing here does anything but connect."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from sagemaker_local.admin import Admin
+from sagemaker_local.clock import LocalClock
+from sagemaker_local.cloudformation.clients import Clients
+from sagemaker_local.cloudformation.drafts import Sources
+from sagemaker_local.cloudformation.service import CloudFormation
+from sagemaker_local.cloudformation.types import RegisteredTypes
+from sagemaker_local.contents.jumpstart import jumpstart_addresses, lay_catalogue
+from sagemaker_local.contents.seed import Seeded, seed
+from sagemaker_local.control import ControlPlane, EngineLauncherProtocol, Event, Timing
+from sagemaker_local.control.ai_benchmarks import LOG_GROUP
+from sagemaker_local.engine.building import build_aiperf, build_engine
+from sagemaker_local.engine.launch import EngineLauncher
+from sagemaker_local.engine.launching import Build, Fetch, LazyLauncher, Served, StateBook, UtilisationSampler
+from sagemaker_local.faults import FaultBook
+from sagemaker_local.front import Front
+from sagemaker_local.lambdas import InvokeApi, Lambdas
+from sagemaker_local.other_services.autoscaling import lay_sagemaker_scaling
+from sagemaker_local.other_services.moto import SERVICE, Moto
+from sagemaker_local.other_services.s3 import lay_s3_rules
+from sagemaker_local.other_services.stores import (
+    Artifacts,
+    Parameters,
+    Roles,
+    Schedules,
+    send_to_queue,
+    split_s3_uri,
+)
+from sagemaker_local.other_services.tagging import show_tags
+from sagemaker_local.paths import weights_dir
+from sagemaker_local.process import state
+from sagemaker_local.process.status import ACCOUNT, REGION, LocalStatus
+from sagemaker_local.runtime.benchmark_run import AiperfRunner
+from sagemaker_local.runtime.dataplane import DataPlane, Limits
+from sagemaker_local.runtime.endpoint_events import announce
+from sagemaker_local.runtime.logs import EndpointLogs
+from sagemaker_local.runtime.metrics import Recorder
+from sagemaker_local.runtime.openai_route import OpenAiRoute
+from sagemaker_local.scheduler.service import Scheduler
+
+log = logging.getLogger(__name__)
+
+# Real seconds between two looks at what is due: log lines, minutes that ended, schedules.
+_BEAT_S = 0.5
+
+MakeLauncher = Callable[[Path, Fetch], EngineLauncherProtocol]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a server is run; everything but the port is for tests and for those who know why."""
+
+    port: int
+    engine_python: Path | None = None
+    embedded: bool = False
+    weights: Path = field(default_factory=weights_dir)
+    limits: Limits = field(default_factory=Limits)
+    timing: Timing | None = None
+    make_launcher: MakeLauncher = EngineLauncher
+    build_engine: Build = build_engine
+
+
+class Assembly:
+    """One server without its port: the web application, and what runs beside it."""
+
+    def __init__(self, options: Options, shutdown: Callable[[], None]) -> None:
+        """Connect the parts; ``shutdown`` is called when a client asks the server to end."""
+        self._options = options
+        self._clock = LocalClock()
+        self._moto = Moto(ACCOUNT, REGION, self._clock.now)
+        self._artifacts = Artifacts(self._moto)
+        self._seeded: Seeded | None = None
+        self._beat: asyncio.Task[None] | None = None
+        self._book: StateBook | None = None
+        now = self._clock.now
+        self._logs = EndpointLogs(
+            now=now,
+            store=self._moto.put_log_events,
+            role_of=lambda endpoint, component: self.control.execution_role(endpoint, component),
+        )
+        self._recorder = Recorder(now=now, sink=self._moto.put_metrics)
+        self.control = self._control_plane()
+        self._sampler = UtilisationSampler(self._running_engines)
+        self._faults = FaultBook()
+        self._data_plane = DataPlane(
+            route=self.control.route,
+            recorder=self._recorder,
+            account=ACCOUNT,
+            region=REGION,
+            limits=options.limits,
+            faults=self._faults,
+        )
+        self._openai = OpenAiRoute(
+            route=self.control.route,
+            recorder=self._recorder,
+            clock=self._clock,
+            account=ACCOUNT,
+            region=REGION,
+            limits=options.limits,
+            faults=self._faults,
+        )
+        self._lambdas = Lambdas(
+            moto=self._moto,
+            clock=self._clock,
+            url=self._url,
+            directory=state.work_dir(options.port) / "lambdas",
+        )
+        schedules = Schedules(self._moto, self._clock)
+        self._scheduler = Scheduler(
+            clock=self._clock,
+            schedules=schedules.all,
+            call=self.control.handle,
+            remove=schedules.remove,
+            dead_letter=lambda queue, body, about: send_to_queue(self._moto, queue, body, dict(about)),
+            functions=self._lambdas,
+            trusts=Roles(self._moto).trusts,
+        )
+        self._cloudformation = self._make_cloudformation()
+        self.front = Front(
+            region=REGION,
+            control=self.control.handle,
+            runtime=self._data_plane,
+            openai=self._openai,
+            admin=self._admin(shutdown).handle,
+            cloudformation=self._cloudformation.handle,
+            lambdas=InvokeApi(self._lambdas),
+            moto=self._moto.handle,
+            trusts=Roles(self._moto).trusts,
+            schedules_changed=self._scheduler.tick,
+            now=self._clock.now,
+        )
+
+    async def open(self) -> None:
+        """Import moto, seed it, and begin to work; call it once the port is ours."""
+        work = state.work_dir(self._options.port)
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(mode=0o700)
+        await self._moto.call(self._moto.load)
+        await self._moto.call(lay_s3_rules)
+        await self._moto.call(show_tags, self._moto, self.control.tagged)
+        await self._moto.call(lay_sagemaker_scaling, self.control.has_target)
+        addresses = jumpstart_addresses(REGION)
+        self._seeded = await self._moto.call(seed, self._moto, self._options.weights, addresses)
+        await self._moto.call(lay_catalogue, self._artifacts, REGION)
+        log.info("%s", self._seeded.weights)
+        me = state.Process.of(os.getpid(), "server")
+        if me is None:
+            raise RuntimeError("this process cannot see itself")
+        port = self._options.port
+        known = state.ServerState(port, me, str(state.log_path(port)), embedded=self._options.embedded)
+        self._book = StateBook(known)
+        await self._data_plane.open()
+        await self._openai.open()
+        self._beat = asyncio.create_task(self._beats())
+
+    async def close(self) -> None:
+        """End every engine and stop working."""
+        if self._beat is not None:
+            self._beat.cancel()
+            await asyncio.gather(self._beat, return_exceptions=True)
+        # Stacks' operations wait for endpoints and functions: they end first.
+        await self._cloudformation.close()
+        await self._lambdas.close()
+        await self.control.close()
+        await self._launcher.close()
+        await self._data_plane.close()
+        await self._openai.close()
+        self._moto.close()
+
+    def status(self) -> LocalStatus:
+        """Describe this server."""
+        if self._seeded is None:
+            raise RuntimeError("the server has not been opened")
+        port = self._options.port
+        return LocalStatus(
+            endpoint_url=self._url,
+            region=REGION,
+            account=ACCOUNT,
+            role_arn=self._seeded.role_arn,
+            scheduler_role_arn=self._seeded.scheduler_role_arn,
+            image_uris=self._seeded.image_uris,
+            artifacts=self._seeded.artifacts,
+            weights=self._seeded.weights,
+            pid=os.getpid(),
+            port=port,
+            log_path=str(state.log_path(port)),
+            clock=self._clock.now().isoformat(),
+            clock_ahead_s=self._clock.ahead_seconds,
+            engines=self.control.describe_engines(),
+            faults=[each.to_dict() for each in self._faults.entries()],
+        )
+
+    @property
+    def _url(self) -> str:
+        return f"http://localhost:{self._options.port}"
+
+    def _make_cloudformation(self) -> CloudFormation:
+        return CloudFormation(
+            account=ACCOUNT,
+            region=REGION,
+            now=self._clock.now,
+            types=RegisteredTypes(),
+            connect=Clients(self._url, REGION).connect,
+            sources=Sources(
+                read_object=self._artifacts.read,
+                stored=Parameters(self._moto).value,
+                trusts=Roles(self._moto).trusts,
+            ),
+        )
+
+    def _control_plane(self) -> ControlPlane:
+        options = self._options
+        self._launcher = LazyLauncher(
+            make=lambda python: options.make_launcher(python, self._fetch),
+            build=options.build_engine,
+            started=self._write_down,
+            python=options.engine_python,
+        )
+        return ControlPlane(
+            clock=self._clock,
+            launcher=self._launcher,
+            account=ACCOUNT,
+            region=REGION,
+            root=state.work_dir(options.port),
+            on_event=self._on_event,
+            model_data_exists=self._model_data_exists,
+            assumable=lambda arn: Roles(self._moto).trusts(arn, "sagemaker.amazonaws.com"),
+            benchmarks=AiperfRunner(
+                python=lambda on_line: build_aiperf(on_line, self._write_down),
+                url=self._url,
+                region=REGION,
+                fetch=self._fetch,
+                store=self._store,
+                on_line=self._benchmark_line,
+                started=self._write_down,
+            ),
+            timing=options.timing,
+        )
+
+    def _admin(self, shutdown: Callable[[], None]) -> Admin:
+        return Admin(
+            status=lambda: self.status().to_dict(),
+            now=self._clock.now,
+            advance=self._advance,
+            shutdown=shutdown,
+            route=self.control.route,
+            logs=self._logs,
+            pretend=self.control.pretend,
+            stock=self.control.stock,
+            faults=self._faults,
+        )
+
+    def _on_event(self, event: Event) -> None:
+        if event.kind != "line":
+            where = "/".join(filter(None, (event.endpoint, event.variant, event.component)))
+            log.info("%s: %s (%s): %s", where, event.kind, event.status, event.message)
+            if event.kind in (
+                "status",
+                "component-status",
+            ):  # whoever reads the logs next wants what led to it
+                self._logs.flush()
+            if event.kind == "status":
+                announce(self._moto, event, self.control.endpoint_now(event.endpoint), ACCOUNT, REGION)
+        elif event.variant is not None:
+            stream = f"{event.variant}/{event.engine_id}"
+            self._logs.line(event.endpoint, stream, event.message, event.component)
+
+    def _benchmark_line(self, job: str, line: str) -> None:
+        at = int(self._clock.now().timestamp() * 1000)
+        self._moto.put_log_events(LOG_GROUP, job, [(at, line)], SERVICE)
+
+    def _write_down(self, pid: int, name: str) -> None:
+        if self._book is not None:
+            self._book.add(pid, name)
+
+    def _running_engines(self) -> Mapping[int, Served]:
+        rows = self.control.describe_engines()
+        return {row["pid"]: Served.of(row) for row in rows if row.get("running") and row.get("pid")}
+
+    async def _model_data_exists(self, uri: str) -> bool:
+        return await self._moto.call(self._artifacts.exists, uri)
+
+    async def _fetch(self, uri: str, directory: Path) -> None:
+        await self._moto.call(self._artifacts.download, uri, directory)
+
+    async def _store(self, path: Path, uri: str) -> None:
+        bucket, key = split_s3_uri(uri)
+        await self._moto.call(self._artifacts.upload, [("", path)], bucket, key)
+
+    async def _advance(self, seconds: float) -> datetime:
+        now = await self._scheduler.advance(seconds)
+        self._recorder.minutes_passed(self._sampler.sample)
+        await self._moto.call(self._moto.evaluate_alarms)
+        return now
+
+    async def _beats(self) -> None:
+        while True:
+            try:
+                self._logs.flush()
+                self._recorder.minutes_passed(self._sampler.sample)
+                await self._moto.call(self._moto.evaluate_alarms)
+                await self._scheduler.tick()
+            except Exception:
+                log.exception("the beat failed; the next one goes on")
+            await asyncio.sleep(_BEAT_S)

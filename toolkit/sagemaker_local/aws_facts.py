@@ -1,0 +1,53 @@
+"""What the local AWS knows of the real one: image registries, accelerators, instance types. With sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import yaml
+
+
+def data_file(name: str) -> Mapping[str, Any]:
+    """Read a YAML file of this package's ``data/``."""
+    text = resources.files("sagemaker_local").joinpath("data", name).read_text(encoding="utf-8")
+    loaded: Mapping[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return loaded
+
+
+@cache
+def _facts() -> Mapping[str, Any]:
+    return data_file("aws.yaml")
+
+
+def registries() -> Mapping[str, str]:
+    """The host of AWS's registry of Deep Learning Containers, by region."""
+    hosts: Mapping[str, str] = _facts()["registries"]
+    return hosts
+
+
+def published_by_aws(image: str) -> bool:
+    """Whether AWS publishes this image, so that the gate of ``container/`` is not in it."""
+    host, _, path = image.partition("/")
+    if host == "public.ecr.aws":
+        return path.startswith("deep-learning-containers/")
+    return host.partition(".")[0] in {registry.partition(".")[0] for registry in registries().values()}
+
+
+def accelerators_of(instance_type: str) -> int | None:
+    """Accelerators of one instance, for example 8 of ml.p6-b200.48xlarge; None when the type is not known."""
+    _, _, name = instance_type.partition("ml.")
+    family, _, size = name.partition(".")
+    count: int | None = _facts()["accelerators"].get(family, {}).get(size)
+    return count
+
+
+@cache
+def endpoint_instance_types() -> frozenset[str]:
+    """The instance types that botocore's own service model allows for an endpoint."""
+    from botocore.session import Session  # imported here: it is slow
+
+    shape = Session().get_service_model("sagemaker").shape_for("ProductionVariantInstanceType")
+    return frozenset(shape.metadata["enum"])

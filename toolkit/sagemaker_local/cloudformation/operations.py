@@ -1,0 +1,213 @@
+"""What happens to a stack as a whole. Each function blocks until the stack has come to rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from threading import Event
+
+from sagemaker_local.cloudformation import graph
+from sagemaker_local.cloudformation.errors import TemplateError
+from sagemaker_local.cloudformation.evaluation import Evaluation, Output
+from sagemaker_local.cloudformation.planning import changes
+from sagemaker_local.cloudformation.stack import Desired, Resource, Snapshot, Stack
+from sagemaker_local.cloudformation.tools import Tools
+from sagemaker_local.cloudformation.work import Live, Work
+
+# CloudFormation tries so often to delete what an update left over, and then gives it up.
+_CLEANUP_ATTEMPTS = 3
+_CLEANUP_PAUSE_S = 0.5
+
+# Checks a stack's new outputs against what other stacks export and import; says what is wrong, or None.
+CheckExports = Callable[[Stack, Iterable[Output]], str | None]
+
+
+@dataclass
+class Operation:
+    """One operation on one stack: who asked, and whether it was called off."""
+
+    tools: Tools
+    stack: Stack
+    token: str | None
+    check_exports: CheckExports
+    cancelled: Event = field(default_factory=Event)
+
+    def move(self, status: str, reason: str | None = None) -> None:
+        """Go on to another status of the stack."""
+        with self.tools.lock:
+            self.stack.move(status, reason, self.token)
+
+    def work(self) -> Work:
+        """Begin a piece of work on resources."""
+        return Work(self.tools, self.stack, self.token)
+
+    def create(self, desired: Desired, evaluation: Evaluation, on_failure: str) -> None:
+        """Make a stack's resources; ``on_failure`` is ROLLBACK, DELETE or DO_NOTHING."""
+        wrong = self._forward(desired, evaluation, self.work(), "create")
+        if self.cancelled.is_set():
+            return  # somebody deletes the stack
+        if wrong is None:
+            self.move("CREATE_COMPLETE")
+        elif on_failure == "DO_NOTHING":
+            self.move("CREATE_FAILED", wrong)
+        elif on_failure == "DELETE":
+            self.move("DELETE_IN_PROGRESS", f"{wrong}. Delete requested by user.")
+            self._take_down("DELETE_COMPLETE", "DELETE_FAILED", creating=True)
+        else:
+            self.move("ROLLBACK_IN_PROGRESS", f"{wrong}. Rollback requested by user.")
+            self.roll_creation_back()
+
+    def roll_creation_back(self) -> None:
+        """Take down what a failed creation made; the stack stays, empty."""
+        self._take_down("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", creating=True)
+
+    def update(self, desired: Desired, evaluation: Evaluation, *, disable_rollback: bool) -> None:
+        """Bring a stack to what is wanted, or back to what it was."""
+        stack = self.stack
+        before = stack.before or stack.snapshot()
+        stack.before = before
+        work = self.work()
+        wrong = self._forward(desired, evaluation, work, "update")
+        if wrong is None:
+            self.move("UPDATE_COMPLETE_CLEANUP_IN_PROGRESS")
+            gone = [each for name, each in stack.resources.items() if name not in evaluation.active]
+            with self.tools.lock:
+                for each in gone:
+                    del stack.resources[each.logical_id]
+            self._clean_up(
+                work,
+                [(each, each.update_replace_policy) for each in work.leftovers]
+                + [(each, _lasting(each.deletion_policy)) for each in gone],
+            )
+            stack.before = None
+            self.move("UPDATE_COMPLETE")
+        elif disable_rollback and not self.cancelled.is_set():
+            self.move("UPDATE_FAILED", wrong)
+        else:
+            self.move("UPDATE_ROLLBACK_IN_PROGRESS", "User Initiated" if self.cancelled.is_set() else wrong)
+            self.roll_update_back(before)
+
+    def roll_update_back(self, before: Snapshot, skip: frozenset[str] = frozenset()) -> None:
+        """Restore what an update changed; ``skip`` names resources that are taken to be right as they are."""
+        stack = self.stack
+        work = self.work()
+        names = {**dict.fromkeys(before.resources), **dict.fromkeys(stack.resources)}
+        needs = {
+            name: before.resources[name].dependencies if name in before.resources else frozenset()
+            for name in names
+        }
+        with self.tools.lock:
+            for name in skip & before.resources.keys():
+                stack.put(before.resources[name], self.token)
+        outcome = graph.run(
+            needs, lambda name: work.restore(name, before.resources.get(name)), stop_at_failure=False
+        )
+        if not outcome.complete:
+            failed = ", ".join(sorted(outcome.failed))
+            self.move("UPDATE_ROLLBACK_FAILED", f"The following resource(s) failed to update: [{failed}]. ")
+            return
+        self.move("UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS")
+        self._clean_up(work, [(each, "Delete") for each in work.leftovers])
+        with self.tools.lock:
+            stack.desired, stack.outputs, stack.imports = before.desired, before.outputs, before.imports
+            stack.before = None
+        self.move("UPDATE_ROLLBACK_COMPLETE")
+
+    def delete(self, retain: frozenset[str] = frozenset()) -> None:
+        """Take a stack down; ``retain`` names resources that are let go of instead."""
+        with self.tools.lock:
+            for name in retain & self.stack.resources.keys():
+                self.stack.tell_of(self.stack.resources.pop(name), "DELETE_SKIPPED", None, self.token)
+        self._take_down("DELETE_COMPLETE", "DELETE_FAILED", creating=False)
+
+    def _forward(self, desired: Desired, evaluation: Evaluation, work: Work, verb: str) -> str | None:
+        """Bring every resource to what is wanted; give the reason when that fails."""
+        tools, stack = self.tools, self.stack
+        try:
+            changes(
+                evaluation,
+                stack.resources,
+                tags=desired.tags,
+                immutable=tools.immutable,
+                taggable=tools.types.taggable,
+            )
+        except TemplateError as error:
+            return str(error)
+        with tools.lock:
+            stack.desired = desired
+            stack.imports = stack.imports | evaluation.imports
+        outcome = graph.run(
+            evaluation.dependencies,
+            lambda name: work.bring(evaluation, name, desired.tags),
+            may_begin=lambda: not self.cancelled.is_set(),
+        )
+        if not outcome.complete:
+            failed = ", ".join(sorted(outcome.failed))
+            return f"The following resource(s) failed to {verb}: [{failed}]"
+        return self._settle(evaluation)
+
+    def _settle(self, evaluation: Evaluation) -> str | None:
+        """Evaluate the outputs and publish the exports; give the reason when that fails."""
+        try:
+            outputs = evaluation.outputs(Live(self.stack))
+        except TemplateError as error:
+            return str(error)
+        with self.tools.lock:
+            wrong = self.check_exports(self.stack, outputs)
+            if wrong is None:
+                self.stack.outputs = tuple(outputs)
+                self.stack.imports = frozenset(evaluation.imports)
+        return wrong
+
+    def _clean_up(self, work: Work, leftovers: list[tuple[Resource, str]]) -> None:
+        """Delete what the stack no longer lists; what cannot be deleted is given up, as AWS does."""
+        by_number = {str(number): pair for number, pair in enumerate(leftovers)}
+
+        def remove(number: str) -> bool:
+            resource, policy = by_number[number]
+            for attempt in range(_CLEANUP_ATTEMPTS):
+                if attempt:
+                    self.tools.pause(_CLEANUP_PAUSE_S)
+                if work.remove(resource, policy=policy, owned=False):
+                    return True
+            return False
+
+        resources = {number: resource for number, (resource, _) in by_number.items()}
+        graph.run(_taking_down(resources), remove, stop_at_failure=False)
+
+    def _take_down(self, well: str, badly: str, *, creating: bool) -> None:
+        """Delete every resource of the stack, those first on which nothing stands."""
+        stack, work = self.stack, self.work()
+        resources = dict(stack.resources)
+
+        def remove(name: str) -> bool:
+            policy = resources[name].deletion_policy
+            policy = policy if creating and policy == "RetainExceptOnCreate" else _lasting(policy)
+            return work.remove(resources[name], policy=policy, owned=True)
+
+        outcome = graph.run(_taking_down(resources), remove, stop_at_failure=False)
+        if not outcome.complete:
+            failed = ", ".join(sorted(outcome.failed))
+            self.move(badly, f"The following resource(s) failed to delete: [{failed}]. ")
+            return
+        with self.tools.lock:
+            stack.outputs, stack.imports = (), frozenset()
+            if well == "DELETE_COMPLETE":
+                stack.deleted_at = self.tools.now()
+        self.move(well)
+
+
+def _lasting(policy: str) -> str:
+    return "Retain" if policy == "RetainExceptOnCreate" else policy
+
+
+def _taking_down(resources: Mapping[str, Resource]) -> dict[str, frozenset[str]]:
+    """Say for each key what must be deleted before it: whatever stands on its resource."""
+    return {
+        key: frozenset(
+            other
+            for other, standing in resources.items()
+            if other != key and resource.logical_id in standing.dependencies
+        )
+        for key, resource in resources.items()
+    }

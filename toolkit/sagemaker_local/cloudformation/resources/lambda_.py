@@ -1,0 +1,199 @@
+"""AWS::Lambda::Function, AWS::Lambda::Permission and AWS::Lambda::EventInvokeConfig."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from sagemaker_local.cloudformation.resources.base import (
+    Created,
+    Kind,
+    Properties,
+    ResourceContext,
+    ResourceFailure,
+    generated_name,
+)
+from sagemaker_local.cloudformation.resources.calls import (
+    dropped_tags,
+    gone_is_fine,
+    merged_tags,
+    refuse_others,
+    send,
+)
+from sagemaker_local.cloudformation.resources.roles import check_role, may
+
+_GONE = ("ResourceNotFoundException",)
+_TYPE = "AWS::Lambda::Function"
+_SERVICE = "lambda.amazonaws.com"
+# Properties of the configuration, with what each goes back to when the template no longer sets it.
+_CONFIGURATION: dict[str, Any] = {
+    "Role": None,
+    "Handler": None,
+    "Runtime": None,
+    "Description": "",
+    "Timeout": 3,
+    "MemorySize": 128,
+    "Environment": {"Variables": {}},
+    "DeadLetterConfig": {},
+    "TracingConfig": {"Mode": "PassThrough"},
+    "EphemeralStorage": {"Size": 512},
+    "LoggingConfig": None,
+}
+_KNOWN = {
+    *_CONFIGURATION,
+    "FunctionName",
+    "Code",
+    "KmsKeyArn",
+    "Architectures",
+    "PackageType",
+    "ReservedConcurrentExecutions",
+    "Tags",
+}
+
+
+class Function:
+    """A function whose package is a zip file."""
+
+    def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
+        """Make the function."""
+        _check(ctx, properties)
+        name = properties.get("FunctionName") or generated_name(ctx, logical_id, 64)
+        with gone_is_fine(*_GONE):
+            send(ctx, "lambda", "GetFunction", {"FunctionName": name})
+            raise ResourceFailure(f"{name} already exists")
+        request = {
+            "FunctionName": name,
+            "Code": _code(ctx, properties["Code"]),
+            **{key: properties.get(key) for key in _CONFIGURATION},
+            "KMSKeyArn": properties.get("KmsKeyArn"),
+            "Architectures": properties.get("Architectures"),
+            "PackageType": properties.get("PackageType"),
+            "Tags": merged_tags(ctx, properties) or None,
+        }
+        arn = send(ctx, "lambda", "CreateFunction", request)["FunctionArn"]
+        self._concurrency(ctx, name, {}, properties)
+        return Created(name, {"Arn": arn, "FunctionName": name})
+
+    def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
+        """Change configuration, code, concurrency and tags."""
+        _check(ctx, new)
+        function = {"FunctionName": physical_id}
+        if new["Code"] != old["Code"] or new.get("Architectures") != old.get("Architectures"):
+            code = {**_code(ctx, new["Code"]), "Architectures": new.get("Architectures")}
+            send(ctx, "lambda", "UpdateFunctionCode", {**function, **code})
+        configuration = {key: new.get(key, default) for key, default in _CONFIGURATION.items()}
+        request = {**function, **configuration, "KMSKeyArn": new.get("KmsKeyArn")}
+        arn = send(ctx, "lambda", "UpdateFunctionConfiguration", request)["FunctionArn"]
+        self._concurrency(ctx, physical_id, old, new)
+        dropped = dropped_tags(ctx, old, new)
+        if dropped:
+            send(ctx, "lambda", "UntagResource", {"Resource": arn, "TagKeys": dropped})
+        tags = merged_tags(ctx, new)
+        if tags:
+            send(ctx, "lambda", "TagResource", {"Resource": arn, "Tags": tags})
+        return Created(physical_id, {"Arn": arn, "FunctionName": physical_id})
+
+    def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
+        """Delete the function."""
+        with gone_is_fine(*_GONE):
+            send(ctx, "lambda", "DeleteFunction", {"FunctionName": physical_id})
+
+    def _concurrency(self, ctx: ResourceContext, name: str, old: Properties, new: Properties) -> None:
+        reserved = new.get("ReservedConcurrentExecutions")
+        if reserved is not None:
+            request = {"FunctionName": name, "ReservedConcurrentExecutions": reserved}
+            send(ctx, "lambda", "PutFunctionConcurrency", request)
+        elif old.get("ReservedConcurrentExecutions") is not None:
+            send(ctx, "lambda", "DeleteFunctionConcurrency", {"FunctionName": name})
+
+
+def _check(ctx: ResourceContext, properties: Properties) -> None:
+    refuse_others(properties, _KNOWN, _TYPE)
+    role = properties["Role"]
+    refusal = "The role defined for the function cannot be assumed by Lambda."
+    check_role(ctx, role, _SERVICE, refusal)
+    target = (properties.get("DeadLetterConfig") or {}).get("TargetArn")
+    if target is None:
+        return
+    service, action = ("SNS", "Publish") if ":sns:" in target else ("SQS", "SendMessage")
+    if not may(ctx, role, f"{service.lower()}:{action}", target, {}):
+        raise ResourceFailure(
+            f"The provided execution role does not have permissions to call {action} on {service}"
+        )
+
+
+def _code(ctx: ResourceContext, code: Properties) -> dict[str, Any]:
+    if "ZipFile" in code:
+        return {"ZipFile": _zipped(str(code["ZipFile"]))}
+    if "ImageUri" in code:
+        raise ResourceFailure("the local Lambda runs zip packages only, and this function names an image")
+    try:
+        ctx.client("s3").head_object(Bucket=code["S3Bucket"], Key=code["S3Key"])
+    except ClientError as error:
+        raise ResourceFailure(
+            "Error occurred while GetObject. S3 Error Code: NoSuchKey. S3 Error Message: "
+            f"The specified key does not exist. (s3://{code['S3Bucket']}/{code['S3Key']})"
+        ) from error
+    return {key: code[key] for key in ("S3Bucket", "S3Key", "S3ObjectVersion") if key in code}
+
+
+def _zipped(source: str) -> bytes:
+    """Pack source that stands in the template: CloudFormation calls the file ``index``."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("index.py"), source)
+    return packed.getvalue()
+
+
+class Permission:
+    """A statement of a function's resource policy; all of its properties are immutable."""
+
+    def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
+        """Add the statement."""
+        statement = generated_name(ctx, logical_id, 100)
+        send(ctx, "lambda", "AddPermission", {**properties, "StatementId": statement})
+        return Created(statement, {"Id": statement})
+
+    def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
+        """Keep it: nothing of it can change in place."""
+        return Created(physical_id, {"Id": physical_id})
+
+    def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
+        """Remove the statement."""
+        statement = {"FunctionName": properties["FunctionName"], "StatementId": physical_id}
+        with gone_is_fine(*_GONE):
+            send(ctx, "lambda", "RemovePermission", statement)
+
+
+class EventInvokeConfig:
+    """How a function's asynchronous events are tried."""
+
+    def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
+        """Set it; only the unpublished version can be run here."""
+        if properties["Qualifier"] != "$LATEST":
+            raise ResourceFailure(
+                f"the local Lambda has the qualifier $LATEST only, found {properties['Qualifier']}"
+            )
+        send(ctx, "lambda", "PutFunctionEventInvokeConfig", dict(properties))
+        return Created(f"{properties['FunctionName']}|{properties['Qualifier']}")
+
+    def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
+        """Set it anew: moto would keep the old one before the new one."""
+        self.delete(ctx, physical_id, old)
+        return self.create(ctx, "", new)
+
+    def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
+        """Go back to the defaults."""
+        which = {"FunctionName": properties["FunctionName"], "Qualifier": properties["Qualifier"]}
+        with gone_is_fine(*_GONE):
+            send(ctx, "lambda", "DeleteFunctionEventInvokeConfig", which)
+
+
+KINDS: dict[str, Kind] = {
+    "AWS::Lambda::Function": Function(),
+    "AWS::Lambda::Permission": Permission(),
+    "AWS::Lambda::EventInvokeConfig": EventInvokeConfig(),
+}

@@ -1,0 +1,113 @@
+"""AWS::Logs::LogGroup and AWS::Logs::MetricFilter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sagemaker_local.cloudformation.resources.base import (
+    Created,
+    Kind,
+    Properties,
+    ResourceContext,
+    ResourceFailure,
+    generated_name,
+)
+from sagemaker_local.cloudformation.resources.calls import (
+    dropped_tags,
+    gone_is_fine,
+    merged_tags,
+    refuse_others,
+    send,
+)
+
+_GONE = ("ResourceNotFoundException",)
+_FIXED = ("KmsKeyId", "LogGroupClass")
+_KNOWN = {*_FIXED, "LogGroupName", "RetentionInDays", "Tags"}
+
+
+class LogGroup:
+    """A log group."""
+
+    def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
+        """Make the group; one that is there already is refused, as in AWS."""
+        refuse_others(properties, _KNOWN, "AWS::Logs::LogGroup")
+        name = properties.get("LogGroupName") or generated_name(ctx, logical_id, 512)
+        request = {
+            "logGroupName": name,
+            "kmsKeyId": properties.get("KmsKeyId"),
+            "logGroupClass": properties.get("LogGroupClass"),
+            "tags": merged_tags(ctx, properties) or None,
+        }
+        send(ctx, "logs", "CreateLogGroup", request)
+        self._retention(ctx, name, {}, properties)
+        return _described(ctx, name)
+
+    def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
+        """Change retention and tags; moto has no way to change a group's key."""
+        refuse_others(new, _KNOWN, "AWS::Logs::LogGroup")
+        changed = [key for key in _FIXED if old.get(key) != new.get(key)]
+        if changed:
+            raise ResourceFailure(
+                f"the local CloudFormation does not change {', '.join(changed)} of a log group"
+            )
+        self._retention(ctx, physical_id, old, new)
+        group = {"logGroupName": physical_id}
+        dropped = dropped_tags(ctx, old, new)
+        if dropped:
+            send(ctx, "logs", "UntagLogGroup", {**group, "tags": dropped})
+        tags = merged_tags(ctx, new)
+        if tags:
+            send(ctx, "logs", "TagLogGroup", {**group, "tags": tags})
+        return _described(ctx, physical_id)
+
+    def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
+        """Delete the group with its events."""
+        with gone_is_fine(*_GONE):
+            send(ctx, "logs", "DeleteLogGroup", {"logGroupName": physical_id})
+
+    def _retention(self, ctx: ResourceContext, name: str, old: Properties, new: Properties) -> None:
+        days = new.get("RetentionInDays")
+        if days is not None:
+            send(ctx, "logs", "PutRetentionPolicy", {"logGroupName": name, "retentionInDays": days})
+        elif old.get("RetentionInDays") is not None:
+            send(ctx, "logs", "DeleteRetentionPolicy", {"logGroupName": name})
+
+
+def _described(ctx: ResourceContext, name: str) -> Created:
+    arn = f"arn:{ctx.partition}:logs:{ctx.region}:{ctx.account}:log-group:{name}:*"
+    return Created(name, {"Arn": arn})
+
+
+class MetricFilter:
+    """A filter that makes metrics of log events. moto keeps it and makes none."""
+
+    def create(self, ctx: ResourceContext, logical_id: str, properties: Properties) -> Created:
+        """Put the filter."""
+        name = properties.get("FilterName") or generated_name(ctx, logical_id, 512)
+        self._put(ctx, name, properties)
+        return Created(name)
+
+    def update(self, ctx: ResourceContext, physical_id: str, old: Properties, new: Properties) -> Created:
+        """Put the new filter over the old one."""
+        self._put(ctx, physical_id, new)
+        return Created(physical_id)
+
+    def delete(self, ctx: ResourceContext, physical_id: str, properties: Properties) -> None:
+        """Delete the filter."""
+        named = {"logGroupName": properties["LogGroupName"], "filterName": physical_id}
+        with gone_is_fine(*_GONE):
+            send(ctx, "logs", "DeleteMetricFilter", named)
+
+    def _put(self, ctx: ResourceContext, name: str, properties: Properties) -> None:
+        made = [_transformation(each) for each in properties["MetricTransformations"]]
+        request = {**properties, "FilterName": name, "MetricTransformations": made}
+        send(ctx, "logs", "PutMetricFilter", request)
+        ctx.log("the metric filter is kept, but makes no metrics here")
+
+
+def _transformation(said: dict[str, Any]) -> dict[str, Any]:
+    dimensions = {each["Key"]: each["Value"] for each in said.get("Dimensions", [])}
+    return {**said, "Dimensions": dimensions or None}
+
+
+KINDS: dict[str, Kind] = {"AWS::Logs::LogGroup": LogGroup(), "AWS::Logs::MetricFilter": MetricFilter()}

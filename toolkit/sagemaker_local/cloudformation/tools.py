@@ -1,0 +1,49 @@
+"""What the operations on stacks need of the world around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from threading import RLock
+from typing import Any, Protocol
+
+from sagemaker_local.cloudformation.resources.base import Handler
+
+
+class Types(Protocol):
+    """The resource types that there are."""
+
+    def handler(self, type_name: str) -> Handler | None:
+        """Give the handler of a type; None when there is no such type."""
+
+    def wrong_property(self, type_name: str, properties: Mapping[str, Any]) -> str | None:
+        """Say what is wrong with a resource's properties; None when nothing is."""
+
+    def taggable(self, type_name: str) -> bool:
+        """Say whether the stack's tags go to resources of this type."""
+
+
+@dataclass(frozen=True)
+class Tools:
+    """Clock, clients, types, and the lock that guards every stack.
+
+    Attributes:
+        connect: for a role (or None), gives what makes a boto3 client of a service.
+        pause: sleeps for so many real seconds, or raises Interrupted.
+    """
+
+    account: str
+    region: str
+    now: Callable[[], datetime]
+    types: Types
+    connect: Callable[[str | None], Callable[[str], Any]]
+    pause: Callable[[float], None]
+    tell: Callable[[str], None]
+    partition: str = "aws"
+    lock: RLock = field(default_factory=RLock)
+
+    def immutable(self, type_name: str) -> frozenset[str]:
+        """Give the properties of a type whose change replaces a resource."""
+        handler = self.types.handler(type_name)
+        return handler.immutable if handler is not None else frozenset()

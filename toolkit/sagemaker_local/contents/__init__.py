@@ -1,0 +1,1 @@
+"""What a fresh local AWS holds: roles, buckets, JumpStart's catalogue and the stand-in weights."""

@@ -1,0 +1,92 @@
+"""What a fresh local AWS holds: two roles, buckets, and the small stand-in weights.
+
+The weights lie at addresses of our own and, for JumpStart's gpt-oss-20b, at the very addresses that
+its public spec names, so the unmodified JumpStart path works offline. They are stand-ins there too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sagemaker_local.other_services.moto import Moto
+from sagemaker_local.other_services.stores import Artifacts, Roles
+
+IMAGE_URIS: Mapping[str, str] = {
+    "vllm": "763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker",
+    "vllm-cpu": "123456789012.dkr.ecr.us-east-1.amazonaws.com/vllm:0.32.0-cpu",
+}
+
+PARTS = ("target", "eagle3", "p-eagle")
+
+
+@dataclass(frozen=True)
+class Address:
+    """A place in S3 where a part of the stand-in family is put."""
+
+    part: str
+    bucket: str
+    prefix: str
+
+    @property
+    def uri(self) -> str:
+        """The S3 URI, ending in a slash."""
+        return f"s3://{self.bucket}/{self.prefix}"
+
+
+@dataclass(frozen=True)
+class Seeded:
+    """What the seed made; ``artifacts`` is empty when the weights are not there, ``weights`` says so."""
+
+    role_arn: str
+    scheduler_role_arn: str
+    artifacts: Mapping[str, str]
+    weights: str
+    image_uris: Mapping[str, str] = field(default_factory=lambda: dict(IMAGE_URIS))
+
+
+def own_addresses(region: str) -> list[Address]:
+    """Where the parts lie under our own name."""
+    return [Address(part, f"peagle-sm-local-{region}", f"tiny-code/{part}/") for part in PARTS]
+
+
+def seed(moto: Moto, weights: Path, further: list[Address]) -> Seeded:
+    """Make roles and buckets and upload the weights, here and at ``further`` addresses. Blocks."""
+    roles, artifacts = Roles(moto), Artifacts(moto)
+    role = roles.make(
+        "peagle-sm-local-execution",
+        "sagemaker.amazonaws.com",
+        ["s3:GetObject", "s3:ListBucket", "logs:*", "cloudwatch:PutMetricData", "ecr:*"],
+    )
+    scheduler_role = roles.make(
+        "peagle-sm-local-scheduler",
+        "scheduler.amazonaws.com",
+        ["sagemaker:DeleteEndpoint", "sagemaker:DescribeEndpoint", "sqs:SendMessage"],
+    )
+    own = own_addresses(moto.region)
+    for bucket in {address.bucket for address in [*own, *further]}:
+        artifacts.make_bucket(bucket)
+    missing = [part for part in PARTS if not _files(weights / part)]
+    for address in [*own, *further]:
+        if address.part not in missing:
+            artifacts.upload(_files(weights / address.part), address.bucket, address.prefix)
+    return Seeded(
+        role_arn=role,
+        scheduler_role_arn=scheduler_role,
+        artifacts={address.part: address.uri for address in own if address.part not in missing},
+        weights=_words(missing),
+    )
+
+
+def _files(directory: Path) -> list[tuple[str, Path]]:
+    if not directory.is_dir():
+        return []
+    paths = sorted(path for path in directory.rglob("*") if path.is_file())
+    return [(path.relative_to(directory).as_posix(), path) for path in paths]
+
+
+def _words(missing: list[str]) -> str:
+    if not missing:
+        return "small stand-in weights"
+    return f"small stand-in weights missing: {', '.join(missing)}; make them with scripts/train-tiny --quick"

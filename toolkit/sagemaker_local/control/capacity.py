@@ -1,0 +1,113 @@
+"""Instances, weights and accelerators: what a configuration asks for, and what its components need."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sagemaker_local import aws_facts
+
+from .records import EndpointRecord, VariantCapacity
+
+# AWS's own words (reports of users, July 2026); what was asked for and what there is follows.
+_SHORT = (
+    "There is not enough hardware resources on the instances for this endpoint to create a copy of the "
+    "inference component."
+)
+
+
+def capacities(config: Mapping[str, Any]) -> dict[str, VariantCapacity]:
+    """What a configuration asks for, variant by variant."""
+    return {
+        variant["VariantName"]: VariantCapacity(
+            current_weight=float(variant.get("InitialVariantWeight", 1.0)),
+            desired_weight=float(variant.get("InitialVariantWeight", 1.0)),
+            current_count=variant["InitialInstanceCount"],
+            desired_count=variant["InitialInstanceCount"],
+        )
+        for variant in config["ProductionVariants"]
+    }
+
+
+def retained(
+    row: EndpointRecord, config: Mapping[str, Any], request: Mapping[str, Any]
+) -> dict[str, VariantCapacity]:
+    """The new variants' weights and counts, the old ones' where UpdateEndpoint's request says to retain."""
+    wanted = capacities(config)
+    if not request.get("RetainAllVariantProperties", False):
+        return wanted
+    excluded = {item["VariantPropertyType"] for item in request.get("ExcludeRetainedVariantProperties", [])}
+    for name in wanted.keys() & row.capacities.keys():
+        old, new = row.capacities[name], wanted[name]
+        if "DesiredWeight" not in excluded:
+            new.current_weight = new.desired_weight = old.desired_weight
+        if "DesiredInstanceCount" not in excluded:
+            new.current_count = new.desired_count = old.desired_count
+    return wanted
+
+
+def accelerators_of(variant: Mapping[str, Any]) -> int | None:
+    """Accelerators of one instance of the variant; None when the type is not known.
+
+    Of several pools the first priority counts, since capacity is never short here.
+    """
+    pools = variant.get("InstancePools", [])
+    instance = (
+        variant.get("InstanceType") or min(pools, key=lambda pool: int(pool["Priority"]))["InstanceType"]
+    )
+    return aws_facts.accelerators_of(instance)
+
+
+def accelerators_needed(specification: Mapping[str, Any]) -> int:
+    """Accelerators of one copy; a part of one occupies it."""
+    needs = specification.get("ComputeResourceRequirements", {})
+    return math.ceil(float(needs.get("NumberOfAcceleratorDevicesRequired", 0)))
+
+
+def most_copies(variant: Mapping[str, Any], each: int, taken: Iterable[tuple[int, int]]) -> int | None:
+    """How many copies the variant's instances can hold, beside what is taken; None when not limited.
+
+    Args:
+        variant: of the configuration in force.
+        each: accelerators of one copy.
+        taken: (accelerators of one copy, copies) of every other component of the variant.
+    """
+    have = accelerators_of(variant)
+    if each == 0 or have is None:
+        return None
+    if each > have:
+        return 0
+    # Copies do not span instances. Others fill instances of their own first, which is near enough to AWS's
+    # placement for the sizes that matter: whole instances, or one accelerator a copy.
+    used = sum(size * copies for size, copies in taken)
+    return max(0, have * _most_instances(variant) - used) // each
+
+
+def shortage(variant: Mapping[str, Any], each: int, copies: int, most: int) -> str:
+    """Why the copies do not fit, in AWS's words and then in figures."""
+    instance = variant.get("InstanceType", "the first instance pool's type")
+    return (
+        f"{_SHORT} Asked: {copies} x {each} accelerators. {instance} has {accelerators_of(variant)}, at most "
+        f"{_most_instances(variant)} of them run, and {most} copies still fit."
+    )
+
+
+def managed_count(variant: Mapping[str, Any], needs: Iterable[tuple[int, int]]) -> int | None:
+    """Instances under ManagedInstanceScaling for (accelerators of a copy, copies); None when it is off."""
+    scaling = variant.get("ManagedInstanceScaling", {})
+    if scaling.get("Status") != "ENABLED":
+        return None
+    have = accelerators_of(variant) or 1
+    asked = [(each, copies) for each, copies in needs if copies > 0]
+    wanted = max(1, math.ceil(sum(each * copies for each, copies in asked) / have)) if asked else 0
+    low = scaling.get("MinInstanceCount", variant["InitialInstanceCount"])
+    return max(int(low), min(wanted, _most_instances(variant)))
+
+
+def _most_instances(variant: Mapping[str, Any]) -> int:
+    scaling = variant.get("ManagedInstanceScaling", {})
+    count = int(variant["InitialInstanceCount"])
+    if scaling.get("Status") != "ENABLED":
+        return count
+    return max(count, int(scaling.get("MaxInstanceCount", count)))

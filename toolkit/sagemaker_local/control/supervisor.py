@@ -1,0 +1,269 @@
+"""The life of one endpoint: its status follows its engines.
+
+Creating --answers--> InService --UpdateEndpoint--> Updating --new fleet answers--> InService (new config)
+   |                     |                             `--new fleet fails--> RollingBack
+   | fails               | an engine dies      old fleet lives --> InService (old) <--|
+   v                     v                 old fleet died --> UpdateRollbackFailed <--'
+ Failed <--restart fails-- (OutOfService while it restarts)
+any status but those in progress --DeleteEndpoint--> Deleting --> gone
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from sagemaker_local.clock import LocalClock
+
+from .engines import Engine, StartupFailed, Tell
+from .events import Event, Kind, OnEvent
+from .fleet import Death, Fleet
+from .launching import EnginePlan
+from .records import EndpointRecord, VariantCapacity
+from .settings import Timing
+from .stock import Stock
+from .transitions import guarded, stopped
+
+MakeEngine = Callable[[EnginePlan, Tell], Engine]
+
+
+class Supervisor:
+    """Runs the transitions of one endpoint, one at a time."""
+
+    def __init__(
+        self,
+        record: EndpointRecord,
+        *,
+        make_engine: MakeEngine,
+        clock: LocalClock,
+        timing: Timing,
+        on_event: OnEvent,
+        stock: Stock | None = None,
+    ) -> None:
+        self.record = record
+        self._stock = stock or Stock()
+        self.fleet: Fleet | None = None
+        self.coming: Fleet | None = None
+        self._make_engine = make_engine
+        self._clock = clock
+        self._timing = timing
+        self._on_event = on_event
+        self._restarts = 0
+        self._transition: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._retiring: dict[asyncio.Task[None], Fleet] = {}
+
+    # --- what the API asks for -----------------------------------------------------------------------
+
+    def create(self, plans: list[EnginePlan]) -> None:
+        """Creating; returns at once."""
+        self._become("Creating", "creating")
+        self._run(self._create(plans))
+
+    def update(self, plans: list[EnginePlan], capacities: dict[str, VariantCapacity]) -> None:
+        """Updating to the record's pending configuration; returns at once."""
+        self._become("Updating", "a new fleet is being started")
+        self._run(self._update(plans, capacities))
+
+    def reweigh(self, capacities: dict[str, VariantCapacity]) -> None:
+        """Updating the variants' weights and instance counts; returns at once."""
+        self._become("Updating", "weights and capacities are being changed")
+        self._run(self._reweigh(capacities))
+
+    def delete(self, gone: Callable[[], None]) -> None:
+        """Deleting; returns at once and calls `gone` when nothing is left."""
+        self._become("Deleting", "deleting")
+        self._run(self._delete(gone))
+
+    def pretend(self, status: str, reason: str | None) -> None:
+        """Shows a status that nothing here leads to, until it pretends InService; the engines run on."""
+        if status == "InService" and (self.fleet is None or not self.fleet.alive):
+            self._fail(self.record.failure_reason or "the fleet died meanwhile")
+            return
+        self.record.failure_reason = reason
+        self._become(status, "asked for by a test")
+
+    async def close(self) -> None:
+        """Ends everything, whatever the status."""
+        tasks = [t for t in (self._transition, self._watch, *self._retiring) if t is not None]
+        for task in tasks:
+            task.cancel()
+        # A task that is cancelled before it began has not stopped its fleet.
+        retiring = tuple(self._retiring.values())
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for fleet in (self.coming, self.fleet, *retiring):
+            if fleet is not None:
+                await fleet.stop()
+
+    # --- transitions ---------------------------------------------------------------------------------
+
+    async def _create(self, plans: list[EnginePlan]) -> None:
+        self.coming = Fleet(plans, self._engine)
+        try:
+            placed = await self._instances(self.record.config)
+            await self._started(self.coming)
+        except StartupFailed as failure:
+            self.coming = None
+            self._fail(str(failure))
+            return
+        self.record.placed = placed
+        self._swap()
+        self._become("InService", "every engine answers")
+
+    async def _update(self, plans: list[EnginePlan], capacities: dict[str, VariantCapacity]) -> None:
+        self.coming = Fleet(plans, self._engine)
+        try:
+            placed = await self._instances(self.record.pending or self.record.config)
+            await self._started(self.coming)
+        except StartupFailed as failure:
+            self.coming = None
+            await self._roll_back(str(failure))
+            return
+        self.record.placed = placed
+        old = self.fleet
+        self.record.capacities = capacities
+        self.record.last_update_failure = None
+        self._swap()
+        self._become("InService", "the new fleet took over")
+        if old is not None:
+            self._retire(old)
+
+    async def _instances(self, config: Mapping[str, Any]) -> dict[str, str]:
+        """Variant -> instance type; raises StartupFailed, a moment later, where there are too few."""
+        try:
+            return self._stock.place(config)
+        except StartupFailed:
+            await asyncio.sleep(self._timing.poll_s)
+            raise
+
+    async def _started(self, fleet: Fleet) -> None:
+        if not fleet.engines:  # an endpoint for components: only its instances come up
+            await asyncio.sleep(self._timing.poll_s)
+        await fleet.start()
+
+    async def _roll_back(self, reason: str) -> None:
+        self.record.last_update_failure = reason
+        self._become("RollingBack", reason)
+        await asyncio.sleep(self._timing.rolling_back_s)
+        self.record.pending = None
+        if self.fleet is not None and self.fleet.alive:
+            self._become("InService", f"rolled back to {self.record.config['EndpointConfigName']}: {reason}")
+            return
+        old = self.record.failure_reason or "the old fleet died during the update"
+        self.record.failure_reason = reason
+        self._become("UpdateRollbackFailed", f"{reason} And {old}")
+
+    async def _reweigh(self, capacities: dict[str, VariantCapacity]) -> None:
+        await asyncio.sleep(self._timing.poll_s)
+        self.record.capacities = capacities
+        if self.fleet is not None and self.fleet.alive:
+            self._become("InService", "weights and capacities changed")
+        else:
+            self._fail(self.record.failure_reason or "the fleet died during the update")
+
+    async def _delete(self, gone: Callable[[], None]) -> None:
+        await self._stop_watching()
+        if self.fleet is not None:
+            await self.fleet.stop()
+        self.fleet = None
+        await asyncio.gather(*self._retiring, return_exceptions=True)
+        await asyncio.sleep(self._timing.deleting_s)
+        gone()
+        self._tell("status", "deleted")
+
+    def _swap(self) -> None:
+        """The coming fleet and the pending configuration are in force from now on."""
+        if self._watch is not None:
+            self._watch.cancel()
+        self.fleet, self.coming = self.coming, None
+        if self.record.pending is not None:
+            self.record.config, self.record.pending = self.record.pending, None
+        self.record.deployed_at = self._clock.now()
+        engines = self.fleet.engines if self.fleet is not None else {}
+        self.record.images = {variant: engine.plan.image for variant, engine in engines.items()}
+        self.record.failure_reason = None
+        self._restarts = 0
+        if self.fleet is not None:
+            self._watch = asyncio.create_task(self._watch_fleet(self.fleet))
+
+    def _retire(self, fleet: Fleet) -> None:
+        async def retire() -> None:
+            try:
+                await fleet.drain()
+            finally:
+                await fleet.stop()
+
+        task = asyncio.create_task(retire())
+        self._retiring[task] = fleet
+        task.add_done_callback(self._retiring.pop)
+
+    # --- death in service ----------------------------------------------------------------------------
+
+    async def _watch_fleet(self, fleet: Fleet) -> None:
+        while True:
+            death = await fleet.death()
+            self._tell("engine-died", death.reason, death.engine)
+            if self.record.status != "InService":
+                # An update runs: it will replace the fleet, or find it dead when it rolls back.
+                self.record.failure_reason = death.reason
+                return
+            if not await self._restarted(fleet, death):
+                return
+
+    async def _restarted(self, fleet: Fleet, death: Death) -> bool:
+        if self._restarts >= self._timing.max_restarts:
+            await self._give_up(fleet, death.reason)
+            return False
+        self._restarts += 1
+        self.record.failure_reason = death.reason
+        self._become("OutOfService", f"{death.reason} It is started again.")
+        try:
+            await fleet.replace(death.engine)
+        except StartupFailed as failure:
+            await self._give_up(fleet, f"{death.reason} Started again, it failed: {failure}")
+            return False
+        self.record.failure_reason = None
+        self._become("InService", "the engine answers again")
+        return True
+
+    async def _give_up(self, fleet: Fleet, reason: str) -> None:
+        self._fail(reason)
+        await fleet.stop()
+
+    # --- small things --------------------------------------------------------------------------------
+
+    def _engine(self, plan: EnginePlan) -> Engine:
+        return self._make_engine(plan, self._engine_tells)
+
+    def _run(self, transition: Coroutine[Any, Any, None]) -> None:
+        self._transition = asyncio.create_task(
+            guarded(transition, f"endpoint {self.record.name}", self._fail)
+        )
+
+    async def _stop_watching(self) -> None:
+        await stopped(self._watch)
+
+    def _fail(self, reason: str) -> None:
+        self.record.failure_reason = reason
+        self.record.pending = None
+        self._become("Failed", reason)
+
+    def _become(self, status: str, why: str) -> None:
+        self.record.status = status
+        self.record.modified = self._clock.now()
+        self._tell("status", why)
+
+    def _engine_tells(self, engine: Engine, kind: Kind, message: str) -> None:
+        self._tell(kind, message, engine)
+
+    def _tell(self, kind: Kind, message: str, engine: Engine | None = None) -> None:
+        self._on_event(
+            Event(
+                kind=kind,
+                endpoint=self.record.name,
+                status=self.record.status,
+                message=message,
+                at=self._clock.now(),
+                variant=engine.plan.variant if engine else None,
+                engine_id=engine.engine_id if engine else None,
+            )
+        )

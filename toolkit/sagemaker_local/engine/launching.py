@@ -1,0 +1,160 @@
+"""Engines as the server starts them: environment built when first needed, processes written down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import psutil
+
+from sagemaker_local.control import EngineLauncherProtocol, EngineProcessProtocol
+from sagemaker_local.engine.launch import EngineRequest
+from sagemaker_local.process.state import Process, ServerState, group_members, write
+from sagemaker_local.runtime.metrics import Utilisation
+
+Fetch = Callable[[str, Path], Awaitable[None]]
+MakeLauncher = Callable[[Path], EngineLauncherProtocol]
+Started = Callable[[int, str], None]
+Build = Callable[[Callable[[str], None], Started], Coroutine[object, object, Path]]
+
+
+class StateBook:
+    """The server's state file, kept up to date as engines start."""
+
+    def __init__(self, state: ServerState) -> None:
+        """Take the state of a server that has just started, and write it."""
+        self._state = state
+        self._lock = Lock()
+        write(state)
+
+    def add(self, pid: int, name: str) -> None:
+        """Write down an engine, so that it can be ended even when this server was killed."""
+        engine = Process.of(pid, name)
+        if engine is not None:
+            with self._lock:
+                self._state = self._state.with_engine(engine)
+                write(self._state)
+
+    @property
+    def engines(self) -> tuple[Process, ...]:
+        """The engines written down that may still run."""
+        return self._state.engines
+
+
+class LazyLauncher:
+    """Launches engines; the first launch has their environment built.
+
+    That is the place for it because the server must answer within seconds, and a deploy is what needs
+    the engine: meanwhile the endpoint is Creating and its log says what is going on.
+    """
+
+    def __init__(
+        self, *, make: MakeLauncher, build: Build, started: Started, python: Path | None = None
+    ) -> None:
+        """Take what makes a launcher, what builds its Python, and who is told of processes."""
+        self._make = make
+        self._build = build
+        self._started = started
+        self._python = python
+        self._inner: EngineLauncherProtocol | None = None
+        self._building: asyncio.Task[Path] | None = None
+        self._listeners: list[Callable[[str], None]] = []
+
+    async def launch(self, request: EngineRequest, on_line: Callable[[str], None]) -> EngineProcessProtocol:
+        """Start an engine and write its process down."""
+        if self._inner is None:
+            self._inner = self._make(self._python or await self._built(on_line))
+        process = await self._inner.launch(request, on_line)
+        self._started(process.pid, request.name)
+        return process
+
+    async def close(self) -> None:
+        """End a build that is still going on."""
+        if self._building is not None:
+            self._building.cancel()
+            await asyncio.gather(self._building, return_exceptions=True)
+
+    async def _built(self, on_line: Callable[[str], None]) -> Path:
+        """Wait for the one build; an endpoint that is deleted meanwhile does not stop it for the others."""
+        self._listeners.append(on_line)
+        if self._building is None or (self._building.done() and not self._succeeded(self._building)):
+            self._building = asyncio.create_task(self._build(self._tell, self._started))
+        try:
+            return await asyncio.shield(self._building)
+        finally:
+            self._listeners.remove(on_line)
+
+    @staticmethod
+    def _succeeded(build: asyncio.Task[Path]) -> bool:
+        return not build.cancelled() and build.exception() is None
+
+    def _tell(self, line: str) -> None:
+        for listener in self._listeners:
+            listener(line)
+
+
+@dataclass(frozen=True)
+class Served:
+    """What an engine serves; for an inference component also what it reserved (None: the whole machine)."""
+
+    endpoint: str
+    variant: str
+    component: str | None = None
+    cpu_cores: float | None = None
+    memory_mb: float | None = None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Served:
+        """Read a row of the control plane's engines."""
+        reserved = row.get("reserved", {})
+        return cls(
+            row["endpoint"],
+            row["variant"],
+            row.get("component"),
+            reserved.get("cpu_cores"),
+            reserved.get("memory_mb"),
+        )
+
+
+class UtilisationSampler:
+    """CPU and memory of engines' whole process groups, between two calls of ``sample``."""
+
+    def __init__(self, engines: Callable[[], Mapping[int, Served]]) -> None:
+        """Take what lists the running engines: leader's process id -> what it serves."""
+        self._engines = engines
+        self._known: dict[int, psutil.Process] = {}
+
+    def sample(self) -> list[Utilisation]:
+        """Measure every engine. CPU is in percent of one core, as AWS has it; the first sample reads 0."""
+        used = []
+        seen: dict[int, psutil.Process] = {}
+        total = psutil.virtual_memory().total
+        for pid, served in self._engines().items():
+            leader = Process.of(pid)
+            cpu, memory = 0.0, 0
+            for process in group_members(leader) if leader else []:
+                process = seen[process.pid] = self._known.get(process.pid, process)
+                try:
+                    cpu += process.cpu_percent(None)
+                    memory += process.memory_info().rss
+                except psutil.Error:
+                    continue
+            cores = served.cpu_cores or psutil.cpu_count() or 1
+            room = served.memory_mb * 2**20 if served.memory_mb else total
+            used.append(
+                Utilisation(
+                    served.endpoint,
+                    served.variant,
+                    cpu,
+                    100 * memory / total,
+                    served.component,
+                    min(100.0, cpu / cores),
+                    min(100.0, 100 * memory / room),
+                )
+            )
+        self._known = seen
+        return used

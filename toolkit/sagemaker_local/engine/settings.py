@@ -1,0 +1,215 @@
+"""From a container's environment to that of a process on this machine: paths moved, local settings applied.
+
+Pure. Each setting that differs from what was asked for is told in one sentence, which logs and status show.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sagemaker_local.engine.model import ModelFacts
+
+ML_ROOT = "/opt/ml"
+# The variable of AWS's vLLM image: vLLM's own speculative configuration, as JSON.
+SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
+# Only where a path begins and where the name ends: neither /data/opt/ml nor /opt/mlflow is meant.
+_ML_PATH = re.compile(r"(?<![\w.-])/opt/ml(?![\w.-])")
+# Enough for four requests of the stand-in's whole context; vLLM fills it at start, so it is real memory.
+KV_CACHE_BYTES = 512 * 2**20
+MAX_NUM_SEQS = 16
+COMPILE_SWITCH = "PEAGLE_SM_LOCAL_COMPILE"
+DTYPE_SWITCH = "PEAGLE_SM_LOCAL_DTYPE"
+
+# What the process itself needs, whatever the container's environment says.
+ENGINE_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",  # with more, engines that share few cores take 5 to 10 times longer a step
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # bound threads of two engines would share one core
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the worker lives in the engine core: one process less
+    # The engine core imports nothing a second time; needs the plugin peagle_cpu_fixes, else it is a spawn.
+    "VLLM_WORKER_MULTIPROC_METHOD": "fork",
+    "VLLM_HOST_IP": "127.0.0.1",  # also the engine's inner sockets stay on loopback
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "PYTHONUNBUFFERED": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+# Of the gate in container/peagle_gate, where the environment does not say otherwise.
+GATE_SETTINGS = {
+    "PEAGLE_GATE_CANARY_PROMPTS": ("8", "each takes a tenth of a second of a CPU's time"),
+    "PEAGLE_GATE_DRAIN_S": ("5", "the local server ends an engine 8 s after it asked it to stop"),
+}
+# Dropped with the reason: they ask for what a CPU does not have.
+_GPU_ONLY = {
+    "SM_VLLM_QUANTIZATION": "the stand-in weights are not quantised",
+    "SM_VLLM_KV_CACHE_DTYPE": "the CPU engine keeps its cache in the model's own type",
+    "SM_VLLM_ATTENTION_BACKEND": "the CPU engine has one attention backend",
+    "SM_VLLM_MOE_BACKEND": "the stand-in has no experts",
+    "SM_VLLM_ENABLE_EXPERT_PARALLEL": "the stand-in has no experts",
+    "SM_VLLM_GPU_MEMORY_UTILIZATION": "there is no GPU memory to take a share of",
+    "SM_VLLM_ASYNC_SCHEDULING": "the CPU engine schedules in step",
+}
+_DTYPE_REASONS = {
+    "bfloat16": "the stand-in is stored in it and this processor multiplies it by itself",
+    "float32": "every processor computes it",
+}
+
+
+@dataclass(frozen=True)
+class LocalSettings:
+    """The environment of the local process, and what was overridden to get there, in words."""
+
+    environment: dict[str, str]
+    overrides: tuple[str, ...]
+
+
+def local_settings(
+    environment: Mapping[str, str],
+    *,
+    ml_root: Path,
+    port: int,
+    model: ModelFacts,
+    aws_image: bool = False,
+) -> LocalSettings:
+    """Return the environment for a process that stands in for the container.
+
+    Args:
+        environment: as CreateModel gave it.
+        ml_root: the directory that stands for ``/opt/ml``.
+        port: the loopback port to serve on.
+        model: what is known of the stand-in target.
+        aws_image: whether it stands in for an image of AWS's, before whose engine there is no gate.
+    """
+    local = {name: rewrite_paths(value, str(ml_root)) for name, value in environment.items()}
+    overrides = [f"/opt/ml: {ml_root} stands for it, in every environment value"]
+    for name, reason in _GPU_ONLY.items():
+        if name in local:
+            overrides.append(f"{_words(name)}: {local.pop(name)!r} is left out, because {reason}")
+    for name, value, reason in _forced(environment, port, model.dtype):
+        asked = local.get(name)
+        if asked != value:
+            overrides.append(f"{_words(name)}: {_change(asked, value)}, because {reason}")
+        local[name] = value
+    # vLLM names the model in its answers as it was given: in the container that is no path of this machine.
+    local.setdefault("SM_VLLM_SERVED_MODEL_NAME", environment.get("SM_VLLM_MODEL", f"{ML_ROOT}/model"))
+    local.setdefault("SM_VLLM_MAX_NUM_SEQS", str(MAX_NUM_SEQS))
+    if "SM_VLLM_MAX_NUM_SEQS" not in environment:
+        overrides.append(f"max_num_seqs: {MAX_NUM_SEQS} as none was asked for, to start fast")
+    overrides += _shorten_context(local, model.context)
+    overrides += _mend_speculation(local)
+    overrides += _gate(local, aws_image)
+    return LocalSettings(local | ENGINE_ENVIRONMENT, tuple(overrides))
+
+
+def rewrite_paths(value: str, ml_root: str) -> str:
+    """Return the value with ``/opt/ml`` replaced by ``ml_root``, inside JSON strings too.
+
+    A value without such a path comes back letter for letter.
+    """
+    if not _ML_PATH.search(value):
+        return value
+    try:
+        parsed = json.loads(value)
+    except ValueError:
+        return _ML_PATH.sub(lambda _: ml_root, value)
+    return json.dumps(_rewrite(parsed, ml_root), separators=(",", ":"), ensure_ascii=False)
+
+
+def _rewrite(node: Any, ml_root: str) -> Any:
+    if isinstance(node, str):
+        return _ML_PATH.sub(lambda _: ml_root, node)
+    if isinstance(node, list):
+        return [_rewrite(item, ml_root) for item in node]
+    if isinstance(node, dict):
+        return {key: _rewrite(item, ml_root) for key, item in node.items()}
+    return node
+
+
+def _forced(environment: Mapping[str, str], port: int, dtype: str) -> list[tuple[str, str, str]]:
+    forced = [
+        ("SM_VLLM_HOST", "127.0.0.1", "only this machine may reach it"),
+        ("SM_VLLM_PORT", str(port), "engines share one machine, each with a port of its own"),
+        (
+            "SM_VLLM_DTYPE",
+            environment.get(DTYPE_SWITCH, dtype),
+            f"{DTYPE_SWITCH} asks for it" if DTYPE_SWITCH in environment else _DTYPE_REASONS[dtype],
+        ),
+        ("SM_VLLM_TENSOR_PARALLEL_SIZE", "1", "there is one device"),
+        ("SM_VLLM_DATA_PARALLEL_SIZE", "1", "there is one device"),
+        ("SM_VLLM_PIPELINE_PARALLEL_SIZE", "1", "there is one device"),
+        ("SM_VLLM_KV_CACHE_MEMORY_BYTES", str(KV_CACHE_BYTES), "engines share this machine's memory"),
+    ]
+    if environment.get(COMPILE_SWITCH, "").lower() not in ("1", "true"):
+        forced.append(
+            (
+                "SM_VLLM_ENFORCE_EAGER",
+                "true",
+                f"compiling takes half a minute a start; {COMPILE_SWITCH}=1 asks for it",
+            )
+        )
+    # What stays at vLLM's own default needs no flag and no sentence.
+    optional = {
+        "SM_VLLM_TENSOR_PARALLEL_SIZE",
+        "SM_VLLM_DATA_PARALLEL_SIZE",
+        "SM_VLLM_PIPELINE_PARALLEL_SIZE",
+    }
+    return [item for item in forced if item[0] not in optional or item[0] in environment]
+
+
+def _shorten_context(local: dict[str, str], model_context: int | None) -> list[str]:
+    name = "SM_VLLM_MAX_MODEL_LEN"
+    asked = local.get(name, "")
+    if model_context is None or not asked.isdecimal() or int(asked) <= model_context:
+        return []
+    local[name] = str(model_context)
+    return [f"max_model_len: {_change(asked, str(model_context))}, because the stand-in knows no more"]
+
+
+def _mend_speculation(local: dict[str, str]) -> list[str]:
+    """Take from the speculative config what needs several devices or quantised weights."""
+    try:
+        config = json.loads(local.get(SPECULATIVE_CONFIG, ""))
+    except ValueError:
+        return []  # the engine itself says what is wrong with it
+    if not isinstance(config, dict):
+        return []
+    told = []
+    if config.get("draft_tensor_parallel_size") not in (None, 1):
+        told.append(
+            f"draft_tensor_parallel_size: {_change(config['draft_tensor_parallel_size'], 1)}, "
+            "because there is one device"
+        )
+        config["draft_tensor_parallel_size"] = 1
+    if config.get("quantization") is not None:
+        told.append(
+            f"draft quantization: {config.pop('quantization')!r} is left out, as the head is not quantised"
+        )
+    if told:
+        local[SPECULATIVE_CONFIG] = json.dumps(config, separators=(",", ":"), ensure_ascii=False)
+    return told
+
+
+def _gate(local: dict[str, str], aws_image: bool) -> list[str]:
+    """Set up what stands before the engine as the image that is asked for would have it."""
+    if aws_image:
+        local["PEAGLE_GATE"] = "off"
+        return []
+    if local.get("PEAGLE_GATE", "on").lower() == "off":
+        return []
+    told = []
+    for name, (value, reason) in GATE_SETTINGS.items():
+        if name not in local:
+            local[name] = value
+            told.append(f"{name.removeprefix('PEAGLE_').lower()}: {value}, because {reason}")
+    return told
+
+
+def _words(name: str) -> str:
+    return name.removeprefix("SM_VLLM_").lower()
+
+
+def _change(asked: object, value: object) -> str:
+    return str(value) if asked is None else f"{value} instead of {asked}"

@@ -1,0 +1,40 @@
+"""The errors that this package raises on purpose; whoever starts or asks a server shows them to people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class LocalError(Exception):
+    """Base of them all: ``str()`` is the message, ``next_step`` says what to do (None: nothing to say).
+
+    ``details`` carries what was found and what is allowed, for programs.
+    """
+
+    def __init__(
+        self, message: str, *, next_step: str | None = None, details: Mapping[str, Any] | None = None
+    ) -> None:
+        """Keep message, remedy and facts; Python shows the remedy below a traceback too (PEP 678)."""
+        super().__init__(message)
+        self.message = message
+        self.next_step = next_step
+        self.details = dict(details or {})
+        if next_step:
+            self.add_note(f"next: {next_step}")
+
+
+class InvalidRequest(LocalError):
+    """An argument, a fault or a request is not acceptable as written."""
+
+
+class CannotWrite(InvalidRequest):
+    """A file or folder of a server's state cannot be written."""
+
+
+class NotFound(LocalError):
+    """No such server, endpoint or fault."""
+
+
+class EngineError(LocalError):
+    """A server or an engine, or the environment of one, could not be made or does not answer."""

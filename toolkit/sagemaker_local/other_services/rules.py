@@ -1,0 +1,124 @@
+"""What moto leaves out and the local stacks need, laid over it once in a process."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sagemaker_local.other_services.quotas import lay_quota_rules
+from sagemaker_local.other_services.simulation import lay_simulation
+
+_MARK = "peagle_rules"
+
+
+def lay_rules() -> None:
+    """Lay the rules for Lambda, IAM, CloudWatch and Service Quotas; doing it twice changes nothing."""
+    lay_quota_rules()
+    lay_simulation()
+    _lay_lambda_rules()
+    _lay_iam_rules()
+    _lay_composite_alarms()
+    _lay_conflict_status()
+    _lay_caller_identity()
+
+
+def _lay_lambda_rules() -> None:
+    """Have functions keep and show DeadLetterConfig and LoggingConfig."""
+    from moto.awslambda.models import LambdaFunction
+
+    if getattr(LambdaFunction, _MARK, False):
+        return
+
+    begin, change, show = (
+        LambdaFunction.__init__,
+        LambdaFunction.update_configuration,
+        LambdaFunction.get_configuration,
+    )
+
+    def __init__(self: Any, account_id: str, spec: dict[str, Any], *more: Any, **others: Any) -> None:
+        self.peagle_config = _kept(spec)
+        begin(self, account_id, spec, *more, **others)
+
+    def update_configuration(self: Any, config_updates: dict[str, Any]) -> Any:
+        self.peagle_config = {**self.peagle_config, **_kept(config_updates)}
+        change(self, config_updates)
+        return self.get_configuration()
+
+    def get_configuration(self: Any, on_create: bool = False) -> dict[str, Any]:
+        return {**show(self, on_create), **{key: value for key, value in self.peagle_config.items() if value}}
+
+    LambdaFunction.__init__ = __init__
+    LambdaFunction.update_configuration = update_configuration
+    LambdaFunction.get_configuration = get_configuration
+    setattr(LambdaFunction, _MARK, True)
+
+
+def _kept(spec: dict[str, Any]) -> dict[str, Any]:
+    return {key: spec[key] for key in ("DeadLetterConfig", "LoggingConfig") if key in spec}
+
+
+def _lay_iam_rules() -> None:
+    """Have AWS's own policies (``arn:aws:iam::aws:policy/…``) there when one is first attached."""
+    from moto.iam.models import IAMBackend
+
+    if getattr(IAMBackend, _MARK, False):
+        return
+
+    attach = IAMBackend.attach_role_policy
+
+    def attach_role_policy(self: Any, policy_arn: str, role_name: str) -> None:
+        if policy_arn not in self.managed_policies:
+            _bring_aws_policy(self, policy_arn)
+        attach(self, policy_arn, role_name)
+
+    IAMBackend.attach_role_policy = attach_role_policy
+    setattr(IAMBackend, _MARK, True)
+
+
+def _bring_aws_policy(backend: Any, arn: str) -> None:
+    # Fourteen megabytes of text, so they are read only when a stack asks for one.
+    from moto.iam.aws_managed_policies import aws_managed_policies_data
+    from moto.iam.models import AWSManagedPolicy
+
+    found = json.loads(aws_managed_policies_data).get(arn.rsplit("/", 1)[-1])
+    if found is None:
+        return
+    policy = AWSManagedPolicy.from_data(
+        arn.rsplit("/", 1)[-1], backend.account_id, backend.region_name, found
+    )
+    if policy.arn == arn:
+        backend.managed_policies[arn] = policy
+
+
+def _lay_composite_alarms() -> None:
+    """Have PutCompositeAlarm answered: moto keeps such alarms and lists them, but has no operation for it."""
+    from moto.cloudwatch.responses import CloudWatchResponse
+
+    if not hasattr(CloudWatchResponse, "put_composite_alarm"):
+        CloudWatchResponse.put_composite_alarm = CloudWatchResponse.put_metric_alarm
+
+
+def _lay_conflict_status() -> None:
+    """Have a second schedule of a name refused with 409, as the Scheduler API reference says."""
+    from moto.scheduler.exceptions import ScheduleExists
+
+    ScheduleExists.code = 409
+
+
+def _lay_caller_identity() -> None:
+    """Have GetCallerIdentity name an IAM user as IAM does; moto's default has STS's ARN and a key's id."""
+    from moto.sts.models import STSBackend
+
+    if getattr(STSBackend, _MARK, False):
+        return
+
+    identity = STSBackend.get_caller_identity
+
+    def get_caller_identity(self: Any, access_key_id: str, region: str) -> tuple[str, str, str]:
+        user_id, arn, account = identity(self, access_key_id, region)
+        if user_id.startswith("AKIA"):
+            return "AIDAPEAGLESMLOCALUSER", f"arn:{self.partition}:iam::{account}:user/local", account
+        return user_id, arn, account
+
+    STSBackend.get_caller_identity = get_caller_identity
+    setattr(STSBackend, _MARK, True)

@@ -1,0 +1,94 @@
+"""What SageMaker Runtime checks of an invocation before it looks for the endpoint.
+
+Patterns, lengths and header names are those of botocore's model of the two operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from aiohttp import web
+from botocore.loaders import Loader
+from botocore.model import ServiceModel, StructureShape
+
+from sagemaker_local.control import ApiError
+from sagemaker_local.control.shapes import problems_of, validation_error
+
+INVOKE = "InvokeEndpoint"
+STREAM = "InvokeEndpointWithResponseStream"
+
+_CODE = "ValidationError"  # the control plane's is ValidationException
+_TARGET_MODEL = "X-Amzn-SageMaker-Target-Model"
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """An invocation that is well-formed: its body, and where it wants to go."""
+
+    endpoint: str
+    body: bytes
+    variant: str | None
+    component: str | None
+
+
+@lru_cache(maxsize=1)
+def _model() -> ServiceModel:
+    return ServiceModel(Loader().load_service_model("sagemaker-runtime", "service-2"), "sagemaker-runtime")
+
+
+@lru_cache(maxsize=4)
+def _input(operation: str) -> StructureShape:
+    shape = _model().operation_model(operation).input_shape
+    assert isinstance(shape, StructureShape), operation
+    return shape
+
+
+async def accepted(request: web.Request, operation: str, endpoint: str, body_limit: int) -> Invocation:
+    """Read an invocation and check every constraint of its operation.
+
+    Raises:
+        ApiError: `ValidationError` naming each constraint that fails, or a header that only an endpoint of
+            several models takes.
+    """
+    body = await _read_at_most(request, body_limit)
+    found = list(problems(operation, endpoint, request.headers))
+    if body is None:
+        # The body is marked as sensitive in the model, so its value is not repeated.
+        found.append(
+            "Value at 'body' failed to satisfy constraint: "
+            f"Member must have length less than or equal to {body_limit}"
+        )
+    if found or body is None:
+        raise validation_error(found, _CODE)
+    if operation == INVOKE and _TARGET_MODEL in request.headers:
+        raise ApiError(
+            _CODE,
+            f"Endpoint {endpoint} is not a multi-model endpoint and does not support target model header.",
+            members={"ErrorCode": "TARGET_MODEL_HEADER_NOT_SUPPORTED"},
+        )
+    return Invocation(
+        endpoint=endpoint,
+        body=body,
+        variant=request.headers.get("X-Amzn-SageMaker-Target-Variant"),
+        component=request.headers.get("X-Amzn-SageMaker-Inference-Component"),
+    )
+
+
+def problems(operation: str, endpoint: str, headers: Mapping[str, str]) -> Iterator[str]:
+    """Each constraint that the endpoint's name or a header breaks, in AWS's words."""
+    for member, shape in _input(operation).members.items():
+        where = shape.serialization
+        value = {"uri": endpoint, "header": headers.get(where.get("name", ""))}.get(where.get("location", ""))
+        if value is not None:
+            yield from problems_of(shape, value, member)
+
+
+async def _read_at_most(request: web.Request, limit: int) -> bytes | None:
+    """Read the body; None when it is longer than the limit (the rest is read and dropped)."""
+    kept = bytearray()
+    async for chunk in request.content.iter_any():
+        if len(kept) <= limit:
+            kept += chunk
+    return bytes(kept) if len(kept) <= limit else None

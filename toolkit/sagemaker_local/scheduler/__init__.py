@@ -1,0 +1,1 @@
+"""EventBridge Scheduler on the local clock."""

@@ -1,0 +1,1 @@
+"""AWS's shapes of replies, errors and signatures."""
