@@ -27,7 +27,7 @@ def lock_files() -> list[Path]:
     return [
         *sorted((ROOT / "requirements").glob("*.lock")),
         *sorted((ROOT / "container").glob("*.lock")),
-        ROOT / "toolkit" / "peagle_sm" / "aiperf" / "aiperf.lock",
+        ROOT / "toolkit" / "sagemaker_local" / "aiperf.lock",
     ]
 
 

@@ -49,9 +49,10 @@ class Program(AbstractContextManager["Program"]):
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
-        # Only this package, by a link: its own site-packages would put its dependencies before the client's.
+        # Only our packages, by links: their own site-packages would put their dependencies before the client's.
         (self._home / "path").mkdir()
-        (self._home / "path" / PACKAGE.name).symlink_to(PACKAGE, target_is_directory=True)
+        for package in (PACKAGE, PACKAGE.parent / "peagle_sm"):
+            (self._home / "path" / package.name).symlink_to(package, target_is_directory=True)
         return self
 
     def __exit__(

@@ -135,7 +135,7 @@ def test_every_line_of_the_lock_is_an_exact_pin() -> None:
 
 
 def test_the_wheels_copy_is_found_before_the_checkouts(tmp_path: Path) -> None:
-    package = tmp_path / "site" / "peagle_sm"
+    package = tmp_path / "site" / "sagemaker_local"
     (package / "_container").mkdir(parents=True)
     with pytest.raises(FileNotFoundError, match="reinstall peagle-sm"):
         container_dir(package)

@@ -33,9 +33,10 @@ def sdk_python() -> Path:
 def sdk(sdk_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Sdk:
     """Runs a program of `programs/` with what the page says to set, and returns the JSON it prints last."""
     home = tmp_path_factory.mktemp("home")
-    # Only this package, by a link: its own site-packages would put its dependencies before the SDK's.
+    # Only our packages, by links: their own site-packages would put their dependencies before the SDK's.
     (home / "path").mkdir()
-    (home / "path" / PACKAGE.name).symlink_to(PACKAGE, target_is_directory=True)
+    for package in (PACKAGE, PACKAGE.parent / "peagle_sm"):
+        (home / "path" / package.name).symlink_to(package, target_is_directory=True)
 
     def run(program: str, status: LocalStatus, **more: str) -> dict[str, Any]:
         environ = {

@@ -17,7 +17,7 @@ from scripts.lib.hash_locks import ROOT, lock_files
 from scripts.lib.locks import unhashed
 
 EXAMPLES = ROOT / "docs" / "examples"
-WEIGHTS = ROOT / "toolkit" / "peagle_sm" / "weights"
+WEIGHTS = ROOT / "toolkit" / "sagemaker_local" / "weights"
 CONTAINER = ROOT / "container"
 
 
