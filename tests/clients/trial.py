@@ -49,7 +49,7 @@ class Program(AbstractContextManager["Program"]):
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
-        # Only our packages, by links: their own site-packages would put their dependencies before the client's.
+        # Only our packages, by links: their own site-packages would go before the client's.
         (self._home / "path").mkdir()
         for package in (PACKAGE, PACKAGE.parent / "peagle_sm"):
             (self._home / "path" / package.name).symlink_to(package, target_is_directory=True)
