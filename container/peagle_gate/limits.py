@@ -1,7 +1,7 @@
 """What a request may not ask for: a parsed request in, a refusal or None out. Pure.
 
 Every rule is here because a single small request could otherwise hold or end the engine for everybody; the
-sources are in docs/container.md. What vLLM checks itself is left to it.
+sources are in docs/explanation/container.md. What vLLM checks itself is left to it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The quickstart in docs/measure.md: the job of ``scripts/measure-page``, which adds the pictures."""
+"""The quickstart in docs/how-to/measure.md: the job of ``scripts/measure-page``, which adds the pictures."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Write the page's part; 0, or the error's exit code."""
     parser = argparse.ArgumentParser(prog="scripts/measure-page", description=__doc__)
     parser.add_argument("--results", type=Path, default=Path("results/quickstart.jsonl"))
-    parser.add_argument("--page", type=Path, default=Path("docs/measure.md"))
+    parser.add_argument("--page", type=Path, default=Path("docs/how-to/measure.md"))
     options = parser.parse_args(words)
     try:
         written = section(read(options.results))

@@ -47,7 +47,7 @@ class ImageStack(Stack):
         told = {
             "RepositoryUri": (repository.attr_repository_uri, "Where the images are."),
             "RecordsBucket": (records.ref, "The bucket with image.json and sbom.json of each build."),
-            "BuildCommand": (Fn.sub(start), "Starts a build; docs/container.md tells what it costs."),
+            "BuildCommand": (Fn.sub(start), "Starts a build; its cost: docs/explanation/container.md."),
         }
         for name, (value, description) in told.items():
             CfnOutput(self, name, value=value, description=description)

@@ -92,7 +92,7 @@ Global options, before or after the command:
                                [1<=x<=65535]
   --debug                      Show a traceback when something unexpected fails.
 
-  Exit codes: docs/exit-codes.md.
+  Exit codes: docs/reference/exit-codes.md.
 """
 
 

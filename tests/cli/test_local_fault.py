@@ -80,7 +80,7 @@ def test_without_a_server(in_empty_folder: Path) -> None:
 
 
 def test_the_help_and_the_page_name_every_kind(root: Path) -> None:
-    page = (root / "docs" / "faults.md").read_text()
+    page = (root / "docs" / "how-to" / "faults.md").read_text()
     assert add.help is not None
     for kind in KINDS:
         assert f"      {kind} " in add.help

@@ -10,7 +10,9 @@ from peagle_sm.core.errors import EXIT_CODES
 
 @pytest.mark.parametrize("name", list(PAGES))
 def test_the_page_is_what_the_program_says(root: Path, name: str) -> None:
-    assert (root / "docs" / name).read_text() == PAGES[name](), "run: python -m peagle_sm.cli.reference"
+    assert (root / "docs" / "reference" / name).read_text() == PAGES[name](), (
+        "run: python -m peagle_sm.cli.reference"
+    )
 
 
 def test_every_exit_code_has_a_row() -> None:

@@ -1,4 +1,4 @@
-"""The clients of docs/clients.md: how each is run, and in which environment."""
+"""The clients of docs/how-to/clients.md: how each is run, and in which environment."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ CLIENTS = (
     Client("ours-async", "**peagle_sm** `astream`", "ours", ("peagle-sm",), asynchronous=True),
 )
 
-#: What docs/clients.md says to use instead, at `peagle-sm serve`.
+#: What docs/how-to/clients.md says to use instead, at `peagle-sm serve`.
 BEHIND_SERVE = (
     Client(
         "litellm-serve",

@@ -1,4 +1,4 @@
-"""The table of docs/clients.md, written and read. Pure."""
+"""The table of docs/how-to/clients.md, written and read. Pure."""
 
 from __future__ import annotations
 

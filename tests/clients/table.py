@@ -1,4 +1,4 @@
-"""Every client against every kind of stream, over HTTP: `scripts/clients-table`, for docs/clients.md."""
+"""Each client against each kind of stream, over HTTP: `scripts/clients-table` for docs/how-to/clients.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.clients.columns import COLUMNS
 from tests.clients.trial import Cell
 from tests.local.serving import running_server
 
-_PAGE = Path("docs/clients.md")
+_PAGE = Path("docs/how-to/clients.md")
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:

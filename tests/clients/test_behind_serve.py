@@ -1,4 +1,4 @@
-"""What docs/clients.md recommends, at `peagle-sm serve`: an error for each broken stream."""
+"""What docs/how-to/clients.md recommends, at `peagle-sm serve`: an error for each broken stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.local.serving import Server
 
 pytestmark = pytest.mark.slow
 STREAMS = range(3)
-PAGE = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "clients.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

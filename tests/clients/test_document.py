@@ -1,4 +1,4 @@
-"""Every example of docs/clients.md, run as it stands, against the local server with a recorded stream."""
+"""Every example of docs/how-to/clients.md, run against the local server with a recorded stream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.rules.documents import Block, blocks
 pytestmark = pytest.mark.slow
 
 NAME = "tiny-code-p-eagle"
-EXAMPLES = [block for block in blocks("python", "bash") if block.path == Path("docs/clients.md")]
+EXAMPLES = [block for block in blocks("python", "bash") if block.path == Path("docs/how-to/clients.md")]
 PYTHON = [block for block in EXAMPLES if block.language == "python"]
 
 

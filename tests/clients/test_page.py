@@ -1,4 +1,4 @@
-"""The table of docs/clients.md: what is written, read back, and what must hold of ours."""
+"""The table of docs/how-to/clients.md: what is written, read back, and what must hold of ours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.clients.clients import BEHIND_SERVE, CLIENTS, PRICES, ROOT, Client
 from tests.clients.columns import COLUMNS, Column
 from tests.clients.trial import ERROR, EXACT, Cell, outcome
 
-PAGE = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "clients.md").read_text(encoding="utf-8")
 ROWS = page.read(PAGE, COLUMNS)
 NEVER_LIE = ("serve", "ours", "ours-async")
 

@@ -1,4 +1,4 @@
-"""Each client does what the table of docs/clients.md says of it, with the versions that it names."""
+"""Each client does what the table of docs/how-to/clients.md says of it, with the versions that it names."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.local.serving import Server
 pytestmark = pytest.mark.slow
 #: The table's first ones: same seeds, same streams.
 STREAMS = range(3)
-#: Now and then, when a garbage collection comes at the wrong moment (docs/clients.md).
+#: Now and then, when a garbage collection comes at the wrong moment (docs/how-to/clients.md).
 LOCKS_UP = ("litellm",)
-ROWS = page.read((ROOT / "docs" / "clients.md").read_text(encoding="utf-8"), COLUMNS)
+ROWS = page.read((ROOT / "docs" / "how-to" / "clients.md").read_text(encoding="utf-8"), COLUMNS)
 
 
 @pytest.fixture(scope="module")

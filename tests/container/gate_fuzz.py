@@ -2,8 +2,9 @@
 
 ``python -m tests.container.gate_fuzz --bodies 100000 --seed 1`` in the engine's Python, not in the toolkit's.
 The fields and their types come from the JSON schema of vLLM's request models, so a field that a new vLLM adds
-is generated without a change here. A body counts as a bypass when the gate passes it and vLLM reads a value
-in it that exceeds a limit of docs/container.md. It prints one JSON object; "bypasses" must be empty.
+is generated without a change here. A body counts as a bypass when the gate passes it and vLLM reads a
+value in it that exceeds a limit of docs/explanation/container.md. It prints one JSON object;
+"bypasses" must be empty.
 """
 
 from __future__ import annotations

@@ -181,10 +181,10 @@ def test_every_other_name_is_refused_with_its_field(name: str) -> None:
 
 
 def test_the_published_schema_is_the_generated_one() -> None:
-    published = json.loads((ROOT / "docs" / "spec.schema.json").read_text(encoding="utf-8"))
+    published = json.loads((ROOT / "docs" / "reference" / "spec.schema.json").read_text(encoding="utf-8"))
     assert published == json_schema(), (
         "regenerate: python -c 'import json; from peagle_sm.core.spec import json_schema; "
-        "print(json.dumps(json_schema(), indent=2, ensure_ascii=False))' > docs/spec.schema.json"
+        "print(json.dumps(json_schema(), indent=2, ensure_ascii=False))' > docs/reference/spec.schema.json"
     )
 
 

@@ -1,4 +1,4 @@
-"""One short request of each client to the real engine; what docs/clients.md says to use instead, too.
+"""One short request of each client to the real engine; what docs/how-to/clients.md says to use instead, too.
 
 The SageMaker SDK has tests of its own: tests/sagemaker_sdk/test_real_engine.py.
 """

@@ -1,8 +1,9 @@
 """Every measuring command on the real local server with the real engine and the shipped weights.
 
 Three endpoints come up once: plain decoding, P-EAGLE, and P-EAGLE on vLLM's own CPU sampler, which is known
-to be unfair (docs/engine.md). `tune` deploys two of its own when they are gone, so that never more than three
-engines run. How fast anything was is not asserted: the machine may be busy, and figures be withheld for it.
+to be unfair (docs/explanation/engine.md). `tune` deploys two of its own when they are gone, so that
+never more than three engines run. How fast anything was is not asserted: the machine may be busy, and
+figures be withheld for it.
 """
 
 from __future__ import annotations

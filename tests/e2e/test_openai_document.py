@@ -1,4 +1,4 @@
-"""Every example of docs/openai.md, run as it stands, against the local server."""
+"""Every example of docs/how-to/openai.md, run as it stands, against the local server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 NAME = "tiny-code-p-eagle"
 TEXT = "token0 token1 token2 token3 token4 "
-EXAMPLES = [block for block in blocks("python", "bash") if block.path == Path("docs/openai.md")]
+EXAMPLES = [block for block in blocks("python", "bash") if block.path == Path("docs/how-to/openai.md")]
 _PORT = "8000"
 
 

@@ -1,4 +1,4 @@
-"""docs/production.md, walked from its first command to its last against the local server.
+"""docs/tutorials/onto-aws.md, walked from its first command to its last against the local server.
 
 Its commands are meant for AWS: here PEAGLE_SM_LOCAL and PEAGLE_SM_LOCAL_PORT lead them to the local
 server, and `--yes` answers what they ask. The engines are scripted; NOT_HERE has every command that is left
@@ -23,7 +23,7 @@ from tests.rules.files import ROOT
 
 pytestmark = pytest.mark.slow
 
-PAGE = Path("docs/production.md")
+PAGE = Path("docs/tutorials/onto-aws.md")
 # `chat` reads its turns from a pipe here.
 TYPED = {"chat": "hello\n"}
 ASKS = (

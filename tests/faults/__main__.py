@@ -1,4 +1,4 @@
-"""Runs the whole matrix and writes docs/faults-matrix.md; `scripts/fault-matrix` calls this.
+"""Runs the whole matrix and writes docs/reference/faults-matrix.md; `scripts/fault-matrix` calls this.
 
 With names of use cases it runs those alone, prints what is wrong, and writes nothing.
 """

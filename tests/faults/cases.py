@@ -33,7 +33,8 @@ class Case:
 
     ``settled`` are errors by which a run says that there is nothing to do, or that the goal is a failure.
     The calls up to the first ``after`` are another use case's too, and tried there. ``tolerated``: call and
-    fault after which something free of charge may stay that nobody is told of; see `docs/faults-matrix.md`.
+    fault after which something free of charge may stay that nobody is told of; see
+    `docs/reference/faults-matrix.md`.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""docs/faults-matrix.md: written from a run of the whole matrix, and read back by the test."""
+"""docs/reference/faults-matrix.md: written from a run of the whole matrix, and read back by the test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from tests.faults.cells import Cell, Recorded
 from tests.faults.wire import KINDS
 
-PAGE = "docs/faults-matrix.md"
+PAGE = "docs/reference/faults-matrix.md"
 _HEAD = """# Deploy under faults
 
 Each AWS call that deploy, update, pause, resume and delete make fails once in each way, and the program is

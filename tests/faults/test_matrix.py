@@ -1,4 +1,4 @@
-"""Every call of every use case under every fault; docs/faults-matrix.md says what each cell comes to.
+"""Every call of every use case under every fault; docs/reference/faults-matrix.md has the outcomes.
 
 `scripts/fault-matrix` runs each cell and writes the page. Here a choice of them runs again (`cells.runs`),
 and a call that the page does not know, or a cell that comes to something else, fails.

@@ -1,4 +1,4 @@
-"""The examples of docs/sagemaker-sdk.md, run as they stand in the SDK's environment."""
+"""The examples of docs/how-to/sagemaker-sdk.md, run as they stand in the SDK's environment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.sagemaker_sdk.conftest import Sdk
 pytestmark = pytest.mark.slow
 NAME = "tiny-code-p-eagle"
 TEXT = "token0 token1 token2 token3 token4 "
-PAGE = Path("docs/sagemaker-sdk.md")
+PAGE = Path("docs/how-to/sagemaker-sdk.md")
 EXAMPLES = [
     block.text for block in blocks("python") if block.path == PAGE and not block.text.startswith("# SDK v2\n")
 ]

@@ -1,7 +1,7 @@
 """pause and resume of a stack's endpoint: each call fails once in each way, and is killed after.
 
 Against the AWS in memory, since a stack, its switch's Lambda and its rollback cost seconds each on the local
-server; docs/faults-matrix.md has the rest.
+server; docs/reference/faults-matrix.md has the rest.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ def endpoint_metrics(
 
 
 def add_fault(port: int, fault: Mapping[str, Any]) -> dict[str, Any]:
-    """Set a fault on a server and return it with its id; docs/faults.md has the kinds and their options.
+    """Set a fault on a server and return it with its id; docs/how-to/faults.md lists the kinds and options.
 
     Raises:
         InvalidRequest: the fault is not acceptable.

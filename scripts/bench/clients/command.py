@@ -1,7 +1,8 @@
 """Load clients side by side: ours, `vllm bench serve` and AIPerf against a server that knows what it sent.
 
-``scripts/bench-clients`` runs it and writes docs/clients-bench.md. Every client gets a fresh server and the
-same load; the order rotates from round to round, so that what the machine does befalls all of them alike.
+``scripts/bench-clients`` runs it and writes docs/reference/clients-bench.md. Every client gets a fresh
+server and the same load; the order rotates from round to round, so that what the machine does
+befalls all of them alike.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--concurrency", default="", help="only these, with commas (default 1,16,64,128)")
     parser.add_argument("--gap-ms", type=float, default=10.0, help="a step of the server (default 10)")
     parser.add_argument("--server", default="tests.measure.scheduled_server", help="its module")
-    parser.add_argument("--page", type=Path, default=Path("docs/clients-bench.md"), help="the page to write")
+    parser.add_argument(
+        "--page", type=Path, default=Path("docs/reference/clients-bench.md"), help="the page to write"
+    )
     return parser.parse_args(words)
 
 

@@ -1,4 +1,4 @@
-"""docs/clients-bench.md out of the readings of `scripts/bench-clients`. Pure."""
+"""docs/reference/clients-bench.md out of the readings of `scripts/bench-clients`. Pure."""
 
 from __future__ import annotations
 

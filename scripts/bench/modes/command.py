@@ -1,6 +1,6 @@
 """Find the best K of each mode and measure the modes at it: the job of ``scripts/bench-modes``.
 
-Writes ``docs/modes.md`` and ``results/bench-modes.json``.
+Writes ``docs/reference/modes.md`` and ``results/bench-modes.json``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--stream", action="store_true", help="stream the answers, which adds TTFT")
     parser.add_argument("--quick", action="store_true", help="a trial: 8 prompts a K and 8 more, 64 tokens")
     parser.add_argument("--seed", type=int, default=0, help="chooses prompts (default 0)")
-    parser.add_argument("--page", type=Path, default=Path("docs/modes.md"), help="the page to write")
+    page = Path("docs/reference/modes.md")
+    parser.add_argument("--page", type=Path, default=page, help="the page to write")
     parser.add_argument("--output", type=Path, default=Path("results/bench-modes.json"), help="the figures")
     options = parser.parse_args(words)
     options.ks = parse_ks(options.ks)

@@ -1,4 +1,4 @@
-"""``docs/modes.md``: what the sweep found, as a page; pure."""
+"""``docs/reference/modes.md``: what the sweep found, as a page; pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What our stream readers cost beside a bare boto3 loop: CPU a chunk, chunks a second, and the import.
 
-``scripts/bench-reader`` runs it and writes docs/reader-bench.md. The readers take turns in each round, so
-that what the machine does befalls all alike; the interval is over rounds.
+``scripts/bench-reader`` runs it and writes docs/reference/reader-bench.md. The readers take turns in each
+round, so that what the machine does befalls all alike; the interval is over rounds.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         default=Path("tests/aws/recorded/chat-acceptance.sse"),
         help="the recorded stream that is repeated",
     )
-    parser.add_argument("--page", type=Path, default=Path("docs/reader-bench.md"), help="the page to write")
+    parser.add_argument(
+        "--page", type=Path, default=Path("docs/reference/reader-bench.md"), help="the page to write"
+    )
     return parser.parse_args(words)
 
 

@@ -1,4 +1,4 @@
-"""The tuner on many simulated endpoints, as a table in docs/tuner.md: the job of scripts/simulate-tuner."""
+"""The tuner on many simulated endpoints, a table in docs/how-to/tuner.md, by scripts/simulate-tuner."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--endpoints", type=int, default=1000, help="simulated endpoints of each kind (default 1000)"
     )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--page", type=Path, default=Path("docs/tuner.md"))
+    parser.add_argument("--page", type=Path, default=Path("docs/how-to/tuner.md"))
     options = parser.parse_args(arguments)
     began = time.monotonic()
     found = rows(options.endpoints, options.seed)

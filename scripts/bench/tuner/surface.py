@@ -2,7 +2,7 @@
 
 Acceptance decays from position to position; a large K reads its own early positions too low, as real heads
 do. Step time is verification (flat while memory-bound, then proportional to the tokens in the batch), with
-jumps where a tile fills, plus the draft's passes. The ranges span the tables in docs/tuner.md.
+jumps where a tile fills, plus the draft's passes. The ranges span the tables in docs/how-to/tuner.md.
 """
 
 from __future__ import annotations

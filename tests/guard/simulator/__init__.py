@@ -3,6 +3,6 @@ code.
 
 ``worlds`` makes a world from a seed, ``cloud`` is an AWS with faults, ``drive`` runs the guard's own
 decide and sweep against it, ``rivals`` holds the rules that others publish, ``judge`` says what went
-wrong and what was wasted, ``report`` and ``picture`` write ``docs/guard.md`` and ``docs/guard.svg``.
-Times are whole seconds since 1970, UTC.
+wrong and what was wasted, ``report`` and ``picture`` write ``guard.md`` and ``guard.svg`` in
+``docs/explanation``. Times are whole seconds since 1970, UTC.
 """

@@ -1,4 +1,4 @@
-"""``scripts/simulate-guard``: run the worlds, print the tables, write docs/guard.md and docs/guard.svg."""
+"""``scripts/simulate-guard``: run the worlds, print the tables, write docs/explanation/guard.md and .svg."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="scripts/simulate-guard",
         description="Simulates the guard and the rules that others publish over seeded worlds, and writes "
-        "docs/guard.md and docs/guard.svg. With --kind: worlds with one kind of event, and their rows in the "
-        "table of kinds. Ends with 1 where the guard breaks a promise.",
+        "guard.md and guard.svg in docs/explanation. With --kind: worlds with one kind of event, and their "
+        "rows in the table of kinds. Ends with 1 where the guard breaks a promise.",
     )
     parser.add_argument("--worlds", type=_count, default=10_000, help="how many worlds [default: 10000]")
     parser.add_argument(
@@ -79,7 +79,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the first world [default: 0]")
     parser.add_argument("--jobs", type=_count, default=1, help="processes at once [default: 1]")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs", help="folder of guard.md [default: docs]")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=ROOT / "docs" / "explanation",
+        help="folder of guard.md [default: docs/explanation]",
+    )
     parser.add_argument("--print-only", action="store_true", help="write no file")
     return parser
 

@@ -1,4 +1,4 @@
-"""Runs many worlds of one kind, adds up what the judge found, and writes the rows of docs/guard.md."""
+"""Runs many worlds of one kind, adds up what the judge found, writes rows of docs/explanation/guard.md."""
 
 from __future__ import annotations
 
@@ -120,7 +120,8 @@ def section(document: str, rows: Mapping[str, str]) -> str:
     """
     if BEGIN not in document or END not in document:
         raise ValueError(
-            f"docs/guard.md: the lines {BEGIN!r} and {END!r} are missing; put them where the table belongs"
+            f"docs/explanation/guard.md: the lines {BEGIN!r} and {END!r} are missing; "
+            "put them where the table belongs"
         )
     before, _, rest = document.partition(BEGIN)
     old, _, after = rest.partition(END)

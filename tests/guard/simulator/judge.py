@@ -25,7 +25,10 @@ FLUSH_S = 120
 """A datapoint's own minute, and the minute in which a sweep reads it."""
 
 LATEST_S = 27 * 60
-"""The lateness of request metrics that docs/guard.md promises to wait out; not read from the guard's code."""
+"""The lateness of request metrics that docs/explanation/guard.md promises to wait out.
+
+It is not read from the guard's code.
+"""
 
 HARD_S = 30 * 60
 RATE_S = 600

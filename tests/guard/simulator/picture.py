@@ -1,4 +1,4 @@
-"""docs/guard.svg: three small charts, drawn by hand in SVG, readable on light and dark paper."""
+"""docs/explanation/guard.svg: three small charts, drawn by hand in SVG, readable on light and dark paper."""
 
 from __future__ import annotations
 

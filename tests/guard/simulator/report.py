@@ -1,4 +1,4 @@
-"""The tables of docs/guard.md, from a tally."""
+"""The tables of docs/explanation/guard.md, from a tally."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def promises(tally: Tally) -> list[str]:
 
 
 def section(tally: Tally, provenance: Provenance) -> str:
-    """Return the generated part of docs/guard.md."""
+    """Return the generated part of docs/explanation/guard.md."""
     group = tally.rules[GUARD]
     lines = [
         BEGIN,
@@ -151,7 +151,8 @@ def replaced(document: str, part: str) -> str:
     """
     if BEGIN not in document or END not in document:
         raise ValueError(
-            f"docs/guard.md: the lines {BEGIN!r} and {END!r} are missing; put them where the tables belong"
+            f"docs/explanation/guard.md: the lines {BEGIN!r} and {END!r} are missing; "
+            "put them where the tables belong"
         )
     before, _, rest = document.partition(BEGIN)
     return before + part + rest.partition(END)[2]

@@ -12,7 +12,7 @@ from tests.guard.simulator.events import Events
 from tests.guard.simulator.worlds import Plan
 
 BUSY = frozenset({"Creating", "Updating", "SystemUpdating", "RollingBack"})
-"""Statuses in which DeleteEndpoint is refused (facts of SageMaker; see docs/local.md)."""
+"""Statuses in which DeleteEndpoint is refused (facts of SageMaker; see docs/explanation/local.md)."""
 
 
 @dataclass(slots=True)

@@ -51,7 +51,7 @@ def test_the_page_keeps_what_is_not_generated() -> None:
 
 
 def test_the_shipped_page_has_the_place() -> None:
-    assert report.replaced((ROOT / "docs" / "guard.md").read_text(encoding="utf-8"), "new")
+    assert report.replaced((ROOT / "docs" / "explanation" / "guard.md").read_text(encoding="utf-8"), "new")
 
 
 def test_the_command_writes_page_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

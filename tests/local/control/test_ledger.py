@@ -1,4 +1,4 @@
-"""docs/local.md: every row of the fidelity ledger has a source, and names tests that exist."""
+"""docs/explanation/local.md: every row of the fidelity ledger has a source, and names tests that exist."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ FILE_AND_TEST = re.compile(r"(?:([\w/]+\.py))?::(test_\w+)")
 
 @pytest.fixture
 def ledger(root: Path) -> str:
-    return (root / "docs" / "local.md").read_text()
+    return (root / "docs" / "explanation" / "local.md").read_text()
 
 
 def cited(ledger: str) -> Iterator[tuple[str, str]]:

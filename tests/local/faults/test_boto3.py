@@ -1,4 +1,4 @@
-"""Each fault as an unmodified boto3 shows it: what docs/faults.md says is what happens here."""
+"""Each fault as an unmodified boto3 shows it: what docs/how-to/faults.md says is what happens here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often the intervals of `compare` hold the truth, as the table of docs/measure.md.
+"""How often the intervals of `compare` hold the truth, as the table of docs/how-to/measure.md.
 
 ``python -m tests.measure.compare.coverage`` prints it.
 """

@@ -1,4 +1,4 @@
-"""The tables of docs/verify.md: `python -m tests.measure.verify.power` prints them anew."""
+"""The tables of docs/how-to/verify.md: `python -m tests.measure.verify.power` prints them anew."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the examples of docs/sagemaker-sdk.md one after the other, each on its own; prints what they print."""
+"""Runs each example of docs/how-to/sagemaker-sdk.md on its own, in order; prints what they print."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The SDK's own JumpStart path, unmodified, by environment variables; nothing of this project is imported.
 
-Prints what happened as JSON, the failures that docs/sagemaker-sdk.md tells of among it.
+Prints what happened as JSON, the failures that docs/how-to/sagemaker-sdk.md tells of among it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The part of docs/measure.md that scripts/measure-page writes."""
+"""The part of docs/how-to/measure.md that scripts/measure-page writes."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_the_page_shows_a_report_with_its_pictures() -> None:
-    text = (ROOT / "docs" / "measure.md").read_text()
+    text = (ROOT / "docs" / "how-to" / "measure.md").read_text()
     shown = text.partition(quickstart_page.BEGIN)[2].partition(quickstart_page.END)[0]
     assert "scripts/measure-page --run --prompts" in shown
     pictures = re.findall(r'(?:src|srcset)="([^"]+)"', shown)
     assert sorted(pictures) == ["measure-dark.png", "measure-light.png"]
     for name in pictures:
-        assert 0 < (ROOT / "docs" / name).stat().st_size < 400_000
+        assert 0 < (ROOT / "docs" / "how-to" / name).stat().st_size < 400_000

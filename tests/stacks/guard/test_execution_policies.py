@@ -33,7 +33,7 @@ FORBIDDEN = [
     ("secretsmanager:GetSecretValue", f"arn:aws:secretsmanager:us-east-1:{ACCOUNT}:secret:x"),
 ]
 POLICIES = ("endpoint", "guard")
-# AWS defines no resource for these, so they are on all; the reason is in docs/stacks-guard.md.
+# AWS defines no resource for these, so they are on all; the reason is in docs/reference/stacks-guard.md.
 ON_ALL = {
     "cloudwatch:GetMetricData",
     "sns:GetSubscriptionAttributes",

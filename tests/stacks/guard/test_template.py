@@ -180,7 +180,7 @@ def test_the_document_explains_each_resource_permission_and_finding(template: Te
     from scripts.lib.security import iam as rules
     from stacks.guard.reasons import OTHERS
 
-    text = (Path(__file__).parents[3] / "docs" / "stacks-guard.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "stacks-guard.md").read_text(encoding="utf-8")
     told = {*template["Resources"], *template["Parameters"]}
     told |= {statement["Sid"] for _, statement in rules.statements(template)}
     told |= {finding.removeprefix("AwsSolutions::") for found in OTHERS.values() for finding in found}

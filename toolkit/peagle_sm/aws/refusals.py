@@ -19,7 +19,8 @@ from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError
 from peagle_sm.core.failure_words import WHOLE_IN_JSON, cause_first
 from peagle_sm.core.stream_errors import refused_by_engine
 
-# The API reference names no error for these; the words are those of users' reports (docs/local.md).
+# The API reference names no error for these; the words are those of users' reports
+# (docs/explanation/local.md).
 _REQUIRED = "inference component name header is required"
 _NOT_ALLOWED = "inference component name header is not allowed"
 _NO_CAPACITY = "inference component has no capacity"

@@ -25,7 +25,7 @@ class _ReaderGoneError(Exception):
 
 
 class App(LazyGroup):
-    """The root group; `main` prints errors as docs/cli.md says and exits with a documented code."""
+    """The root group; `main` prints errors as docs/reference/cli.md says and exits with a documented code."""
 
     def main(
         self,
@@ -248,7 +248,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     entries=ENTRIES,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="Exit codes: docs/exit-codes.md.",
+    epilog="Exit codes: docs/reference/exit-codes.md.",
 )
 @click.option(
     "--version",

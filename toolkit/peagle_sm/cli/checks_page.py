@@ -1,4 +1,4 @@
-"""docs/checks.md from the registry, and which check stands for which known trap."""
+"""docs/reference/checks.md from the registry, and which check stands for which known trap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m peagle_sm.cli.reference [--check]`: cli.md, exit-codes.md and checks.md in docs/."""
+"""`python -m peagle_sm.cli.reference [--check]`: cli.md, exit-codes.md and checks.md in docs/reference/."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _without_global_options(page: str) -> str:
 
 
 def cli_page() -> str:
-    """The text of docs/cli.md."""
+    """The text of docs/reference/cli.md."""
     sections = []
     for name, page in walk():
         text = page if name == PROGRAM else _without_global_options(page)
@@ -70,13 +70,13 @@ def cli_page() -> str:
 
 
 def exit_codes_page() -> str:
-    """The text of docs/exit-codes.md."""
+    """The text of docs/reference/exit-codes.md."""
     codes = {**EXIT_CODES, 141: PIPE_CLOSED}
     return _CODES_INTRO + "".join(f"| {code} | {meaning} |\n" for code, meaning in sorted(codes.items()))
 
 
 def _checks_page() -> str:
-    """The text of docs/checks.md."""
+    """The text of docs/reference/checks.md."""
     from peagle_sm.cli.checks_page import checks_page
 
     return checks_page()
@@ -85,7 +85,7 @@ def _checks_page() -> str:
 PAGES = {"cli.md": cli_page, "exit-codes.md": exit_codes_page, "checks.md": _checks_page}
 
 
-def main(arguments: list[str], docs: Path = Path("docs")) -> int:
+def main(arguments: list[str], docs: Path = Path("docs/reference")) -> int:
     """Write the pages into `docs`, or with --check say which of them lag behind (exit status 1)."""
     stale = []
     for name, page in PAGES.items():

@@ -11,7 +11,7 @@ from peagle_sm.core.resolve import Draft
 GPU_SHARE = 0.9
 GPU_OVERHEAD_GB = 2.0
 HOST_OVERHEAD_GB = 1.5
-"""What a local engine's processes take; measured 1.35 with the cache of the stand-in (docs/engine.md)."""
+"""What a local engine's processes take; measured 1.35 with a stand-in's cache: docs/explanation/engine.md."""
 _SHARE_VARIABLE = "SM_VLLM_GPU_MEMORY_UTILIZATION"
 
 

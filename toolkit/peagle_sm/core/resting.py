@@ -8,7 +8,7 @@ def rest_costs(stack: str | None, usd_per_hour: float | None) -> str:
 
     Config and model of an endpoint without a stack are free. A stack keeps a key (1 USD a month), alarms
     (0.10 USD for each metric that they look at) and a dashboard (3 USD beyond the account's first three):
-    docs/stacks.md, from AWS's public list of November 2026.
+    docs/how-to/stacks.md, from AWS's public list of November 2026.
     """
     if stack is None or usd_per_hour == 0:
         return "it costs nothing"

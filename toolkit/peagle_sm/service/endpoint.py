@@ -108,7 +108,7 @@ class Endpoint:
 
         Raises:
             StreamError: while reading: the stream was cut or carried an error; it has the text so far.
-                docs/streams.md says what each kind means.
+                docs/how-to/streams.md says what each kind means.
             SpecError: also while reading, before any text: the engine refuses the request.
         """
         encoded = runtime.request_body(body, prompt, messages, params, streamed=True)

@@ -121,5 +121,5 @@ def _remedy(reason: str, flags: str) -> str:
             "(Service Quotas, Lambda)."
         )
     if "not authorized" in reason.lower() or "AccessDenied" in reason:
-        return "Ask for the permission that the message names; docs/stacks-guard.md lists them all."
+        return "Ask for the permission that the message names; docs/reference/stacks-guard.md lists them all."
     return "Mend what the message names and run the command again; it takes up what exists."

@@ -15,7 +15,7 @@ from .supervisor import Supervisor
 SERVING = frozenset({"InService", "Updating", "SystemUpdating", "RollingBack", "UpdateRollbackFailed"})
 
 
-# Word for word from reports of users (docs/local.md names them).
+# Word for word from reports of users (docs/explanation/local.md names them).
 _REQUIRED = (
     "Inference Component Name header is required for endpoints to which you plan to deploy inference "
     "components. Please include Inference Component Name header or consider using SageMaker models."

@@ -8,7 +8,8 @@ from pathlib import Path
 
 _CPU_INFO = Path("/proc/cpuinfo")
 #: The flag of processors that multiply bfloat16 by themselves and were seen to give every mode the same
-#: greedy answers: AMD's without AMX, and Intel's with it (docs/engine.md). Arm's ``bf16`` has not been tried.
+#: greedy answers: AMD's without AMX, and Intel's with it (docs/explanation/engine.md). Arm's ``bf16`` has not
+#: been tried.
 _NATIVE_BFLOAT16 = "avx512_bf16"
 
 

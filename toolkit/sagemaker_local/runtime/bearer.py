@@ -1,7 +1,7 @@
 """Checks bearer tokens as AWS says it does: decoded, signature validated, expiry verified. Pure.
 
 What is not known of AWS's answers (which code for which fault) is taken from its other services' words for
-the same faults in a signed request; docs/local.md says so.
+the same faults in a signed request; docs/explanation/local.md says so.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """SageMaker Runtime: plain and streaming invocations, carried to the engine's ``/invocations``.
 
-Wordings and limits are AWS's; each is a row in docs/local.md with its source.
+Wordings and limits are AWS's; each is a row in docs/explanation/local.md with its source.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The OpenAI route of an endpoint: ``/endpoints/NAME/openai/v1/chat/completions``, by bearer token.
 
 The container's own answer, byte for byte: no event-stream framing. Errors come in OpenAI's envelope, also
-those of SageMaker itself. Each behaviour is a row in docs/local.md with its source.
+those of SageMaker itself. Each behaviour is a row in docs/explanation/local.md with its source.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whether a request is signed as AWS wants it: present, well-formed, of now, for this region and service.
 
 The signature itself is not verified, since any key is as good as another here. Codes and wordings are AWS's
-own; docs/local.md names where each was seen. Pure.
+own; docs/explanation/local.md names where each was seen. Pure.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def checks(state: State) -> None:
     """List what is checked before a deploy.
 
     `doctor` runs them all. --format json has of each what it looks for, why, who says so, how to fix it.
-    docs/checks.md is the same to read.
+    docs/reference/checks.md is the same to read.
     """
     from peagle_sm.core.checks import ALL_CHECKS
 

@@ -25,7 +25,7 @@ ENTRIES = (
 def fault() -> None:
     """Make answers go wrong on demand, to test a client.
 
-    One fault strikes a request at most: the oldest that is for it. docs/faults.md shows each kind, and
+    One fault strikes a request at most: the oldest that is for it. docs/how-to/faults.md shows each kind, and
     what an unmodified boto3 makes of it.
     """
 

@@ -13,7 +13,7 @@ from peagle_sm.core.wording import suggest
 @check(
     "local-roles",
     why="The spec's roles live in an AWS account; the local server does not know them and would refuse them.",
-    source="this project: docs/local.md; the local server's own roles, from `peagle-sm local status`",
+    source="this project: docs/explanation/local.md; the server's own roles, from `peagle-sm local status`",
     remedy="Nothing to do: on AWS the roles of the spec are used.",
     severity="info",
 )
@@ -33,7 +33,7 @@ def local_roles(draft: Draft) -> Iterator[Note]:
 @check(
     "local-region",
     why="A name or an address in the local plan differs from what the same spec makes on AWS.",
-    source="this project: docs/local.md; the local server stands in one region",
+    source="this project: docs/explanation/local.md; the local server stands in one region",
     remedy="Nothing to do: on AWS the region of the spec is used.",
     severity="info",
 )

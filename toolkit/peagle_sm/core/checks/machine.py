@@ -14,7 +14,7 @@ _LOWEST_PYTHON = (3, 11)
 _LOWEST_NODE = 20
 _GB = 10**9
 ENGINE_DISK_GB = 3.0
-"""The engine's environment takes 2.5 GB (docs/engine.md), and pip some more while it builds."""
+"""The engine's environment takes 2.5 GB (docs/explanation/engine.md), and pip some more while it builds."""
 
 
 @preflight_check(
@@ -65,7 +65,7 @@ def local_packages(fact: Machine, _: Draft | None) -> Iterator[Note]:
     "engine-environment",
     reads="machine",
     why="The first local endpoint builds it: two minutes, 2.5 GB and the network.",
-    source="this project: docs/engine.md",
+    source="this project: docs/explanation/engine.md",
     remedy="Nothing to do, or build it now: python -m sagemaker_local.engine.env",
     severity="warning",
     needs_spec=False,
@@ -84,7 +84,7 @@ def engine_environment(fact: Machine, _: Draft | None) -> Iterator[Note]:
     "local-disk",
     reads="machine",
     why="Building the engine's environment ends in the middle when the disk is full.",
-    source="this project: docs/engine.md (2.5 GB)",
+    source="this project: docs/explanation/engine.md (2.5 GB)",
     remedy="Free some space, or set XDG_CACHE_HOME to a larger disk.",
     severity="warning",
     needs_spec=False,

@@ -17,7 +17,7 @@ NOT_IN_CLOUDFORMATION = frozenset({"AdditionalModelDataSources", "ContainerMetri
 @check(
     "stack-role",
     why="Whoever creates a model must be allowed to pass its role on; the stack would fail and roll back.",
-    source="this project: docs/stacks.md (permissions); IAM: iam:PassRole",
+    source="this project: docs/how-to/stacks.md (permissions); IAM: iam:PassRole",
     remedy="Leave execution_role_arn out: the stack then uses the guard's shared role, which "
     "`peagle-sm guard install --model-bucket` lets read your buckets.",
 )

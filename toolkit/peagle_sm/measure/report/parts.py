@@ -1,8 +1,8 @@
 """Which files share a part of the report: each run has its own charts and headline. Pure.
 
 Two runs differ in their prompts, in the hour, or in the machine's load, so a difference between them shows
-nothing (docs/measure.md). What a run of `tune` or `verify` found about the same endpoints joins the run that
-measured them.
+nothing (docs/how-to/measure.md). What a run of `tune` or `verify` found about the same endpoints joins the
+run that measured them.
 """
 
 from __future__ import annotations

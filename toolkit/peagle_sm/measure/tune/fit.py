@@ -48,7 +48,7 @@ class Shape:
     """What is believed of the curves before anything is read; relative to AL, and to T at the lowest K read.
 
     The bias is from facts of both heads (3 to 7% at small K); slope, bend and steps span the tables of step
-    times that were measured (docs/tuner.md).
+    times that were measured (docs/how-to/tuner.md).
     """
 
     bias: float = 0.05

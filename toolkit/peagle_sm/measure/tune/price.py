@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 #: Minutes from CreateEndpoint to the first answer: hundreds of gigabytes are read on AWS (assumed), a few
-#: megabytes here (measured, docs/engine.md).
+#: megabytes here (measured, docs/explanation/engine.md).
 STARTUP_MINUTES_AWS = 15.0
 STARTUP_MINUTES_LOCAL = 0.5
 #: A step of an engine without speculation, for how long a window lasts at most: large models take less.

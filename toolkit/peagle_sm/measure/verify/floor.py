@@ -61,7 +61,7 @@ def floor_of(first: Sequence[Scored], repeat: Sequence[Scored]) -> Floor:
 
     ``delta`` = max(0.01, 2 x the 99.9% quantile of the difference between the two readings of a margin, over
     contested tokens). The quantile of the gaps over all tokens, ties or not, would lie far below the largest
-    harmless gap of a run: nearly all tokens have gap 0 (docs/verify.md has the false alarms of that rule).
+    harmless gap of a run: nearly all tokens have gap 0 (that rule's false alarms: docs/how-to/verify.md).
     """
     differences = [
         abs(written - scored)
