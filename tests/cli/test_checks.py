@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import Result as Ran
 
-from peagle_sm.cli.checks_page import TRAPS, checks_page
 from peagle_sm.cli.preflight_text import render_deploy_notes, render_results
 from peagle_sm.core.checks import ALL_CHECKS
 from peagle_sm.core.preflight import Result
+from scripts.reference_pages.checks import TRAPS, checks_page
 from tests.cli.conftest import Run
 from tests.cli.running import run
 from tests.local.serving import Server

@@ -4,19 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.cli.reference import PAGES, main
 from peagle_sm.core.errors import EXIT_CODES
+from scripts.reference_pages.__main__ import PAGES, main
+from scripts.reference_pages.quickstart_picture import picture
 
 
 @pytest.mark.parametrize("name", list(PAGES))
 def test_the_page_is_what_the_program_says(root: Path, name: str) -> None:
-    assert (root / "docs" / "reference" / name).read_text() == PAGES[name](), (
-        "run: python -m peagle_sm.cli.reference"
-    )
+    assert (root / "docs" / name).read_text(encoding="utf-8") == PAGES[name](), "run: scripts/reference"
 
 
 def test_every_exit_code_has_a_row() -> None:
-    page = PAGES["exit-codes.md"]()
+    page = PAGES["reference/exit-codes.md"]()
     for code, meaning in EXIT_CODES.items():
         assert f"| {code} | {meaning} |" in page
 
@@ -26,8 +25,13 @@ def test_the_codes_say_which_one_a_missing_input_file_has() -> None:
     assert "file" not in EXIT_CODES[4]
 
 
-def test_check_tells_and_does_not_write(tmp_path: Path) -> None:
+def test_check_names_what_is_out_of_date_and_writes_nothing(tmp_path: Path) -> None:
     assert main(["--check"], tmp_path) == 1
     assert list(tmp_path.iterdir()) == []
     assert main([], tmp_path) == 0
     assert main(["--check"], tmp_path) == 0
+
+
+def test_a_page_without_figures_makes_no_picture() -> None:
+    with pytest.raises(ValueError, match="run scripts/measure-page"):
+        picture("# Measuring\n")

@@ -1,10 +1,8 @@
-"""`python -m peagle_sm.cli.reference [--check]`: cli.md, exit-codes.md and checks.md in docs/reference/."""
+"""The pages of the commands and of the exit codes."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 
@@ -15,21 +13,21 @@ from peagle_sm.core.errors import EXIT_CODES
 _CLI_INTRO = """\
 # The command line
 
-Written by `python -m peagle_sm.cli.reference` from the commands' own help; a test holds the two equal.
+`scripts/reference` writes this page from the commands' own `--help`.
 
 Results go to stdout, everything else to stderr. `--format json` prints one JSON document on stdout; progress,
 notes and errors are then JSON objects on stderr, one a line: `{"progress": …}`, `{"plan": …}`,
 `{"preflight": […]}`, `{"note": …}`, `{"error": {"type", "message", "next_step", "details", "exit_code"}}`.
 `--format quiet` prints names only.
-The global options of `peagle-sm` itself, the first below, stand before or after every command.
+The global options, in the first section below, may come before or after every command.
 A value comes from the flag, else the environment, else the spec, else the profile's default.
 Exit codes: [exit-codes.md](exit-codes.md).
 """
 _CODES_INTRO = """\
 # Exit codes
 
-Written by `python -m peagle_sm.cli.reference` from `peagle_sm.core.errors.EXIT_CODES`; a test holds the two
-equal. With `--format json` the error on stderr carries the same number as `exit_code`.
+`scripts/reference` writes this page from `peagle_sm.core.errors.EXIT_CODES`. With `--format json` the error
+on stderr carries the same number as `exit_code`.
 
 | code | meaning |
 |---:|---|
@@ -73,33 +71,3 @@ def exit_codes_page() -> str:
     """The text of docs/reference/exit-codes.md."""
     codes = {**EXIT_CODES, 141: PIPE_CLOSED}
     return _CODES_INTRO + "".join(f"| {code} | {meaning} |\n" for code, meaning in sorted(codes.items()))
-
-
-def _checks_page() -> str:
-    """The text of docs/reference/checks.md."""
-    from peagle_sm.cli.checks_page import checks_page
-
-    return checks_page()
-
-
-PAGES = {"cli.md": cli_page, "exit-codes.md": exit_codes_page, "checks.md": _checks_page}
-
-
-def main(arguments: list[str], docs: Path = Path("docs/reference")) -> int:
-    """Write the pages into `docs`, or with --check say which of them lag behind (exit status 1)."""
-    stale = []
-    for name, page in PAGES.items():
-        path, text = docs / name, page()
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            continue
-        stale.append(name)
-        if "--check" not in arguments:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-    for name in stale:
-        click.echo(f"{docs / name}: {'out of date' if '--check' in arguments else 'written'}", err=True)
-    return 1 if stale and "--check" in arguments else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""docs/reference/checks.md from the registry, and which check stands for which known trap."""
+"""The page of the checks: the registry, and which check looks for which known trap."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ TRAPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 _INTRO = """\
 # What is checked before a deploy
 
-Written by `python -m peagle_sm.cli.reference` from the registry of checks; a test holds the two equal.
+`scripts/reference` writes this page from the registry of checks.
 `peagle-sm checks` lists the same, `--format json` with every field.
 
 `plan` runs the checks of the spec: they need no account. `deploy` runs those and the preflight before it

@@ -1,0 +1,46 @@
+"""``scripts/reference [--check]``: write the generated pages, or name those that are out of date."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from scripts.reference_pages.checks import checks_page
+from scripts.reference_pages.commands import cli_page, exit_codes_page
+from scripts.reference_pages.quickstart_picture import picture
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def _picture() -> str:
+    return picture((DOCS / "how-to" / "measure.md").read_text(encoding="utf-8"))
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "reference/cli.md": cli_page,
+    "reference/exit-codes.md": exit_codes_page,
+    "reference/checks.md": checks_page,
+    "assets/quickstart.svg": _picture,
+}
+
+
+def main(arguments: list[str], docs: Path = DOCS) -> int:
+    """Write the pages into ``docs``; with --check name those that are out of date (exit status 1)."""
+    check = "--check" in arguments
+    stale = []
+    for name, page in PAGES.items():
+        path, text = docs / name, page()
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(name)
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    for name in stale:
+        print(f"docs/{name}: {'out of date; run scripts/reference' if check else 'written'}", file=sys.stderr)
+    return 1 if stale and check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
