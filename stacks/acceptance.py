@@ -18,7 +18,7 @@ from aws_cdk import CfnResource
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from peagle_sm.core.parallel_drafting import DRAFTS_NEEDED, is_ineffective
+from peagle_sm.core.catalog.parallel_drafting import DRAFTS_NEEDED, is_ineffective
 from stacks.watched import Watched
 
 ACCEPTED = "AcceptedTokens"
@@ -66,7 +66,7 @@ def can_be_ineffective(endpoint: Watched) -> bool:
 def ineffective_patterns(tokens: int) -> Iterator[tuple[int, str]]:
     """Yield a pattern for each tenth of the first survival rate s1: 5 for 0.5 to 0.599, up to 10 for 1.
 
-    Together they are the rule of `peagle_sm.core.parallel_drafting` at its fewest drafts, 200, with s1 at the
+    Together they are the rule of `core.catalog.parallel_drafting` at its fewest drafts, 200, with s1 at the
     lower end of its tenth: a filter compares texts, not quotients or bounds, and the rates end in a comma. A
     line of more drafts must be as clear, so the filters never find what the rule does not.
     """

@@ -10,9 +10,10 @@ from aws_cdk import CfnCondition, CfnResource, CfnTag, Fn
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
-from peagle_sm.core import guard_names, tags
-from peagle_sm.core.payloads import bodies
-from peagle_sm.core.records import Plan
+from peagle_sm.core.guard import names as guard_names
+from peagle_sm.core.plan import tags
+from peagle_sm.core.plan.payloads import bodies
+from peagle_sm.core.plan.records import Plan
 from stacks.planning import EXECUTION_ROLE
 from stacks.properties import lacking, properties
 from stacks.watched import instance_types

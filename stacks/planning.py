@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from peagle_sm.core import guard_names
 from peagle_sm.core.errors import PlanRefused
-from peagle_sm.core.plan import make_plan
-from peagle_sm.core.records import Context, Plan
-from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.core.guard import names as guard_names
+from peagle_sm.core.plan.plan import make_plan
+from peagle_sm.core.plan.records import Context, Plan
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from stacks.specs import StandIns
 
 EXECUTION_ROLE = "${ExecutionRoleArn}"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.spec import EndpointSpec, load_spec
-from peagle_sm.core.wording import show, suggest
+from peagle_sm.core.spec.complaints import show, suggest
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, load_spec
 
 KEYS = {
     "spec": "spec files, separated by commas, or a folder of them",

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from peagle_sm.core.catalog import load_catalog
-from peagle_sm.core.environment import GATE_NAMESPACE, SPECULATIVE_CONFIG, acceptance_namespace
-from peagle_sm.core.payloads import bodies
-from peagle_sm.core.records import Plan
+from peagle_sm.core.catalog.catalog import load_catalog
+from peagle_sm.core.plan.environment import GATE_NAMESPACE, SPECULATIVE_CONFIG, acceptance_namespace
+from peagle_sm.core.plan.payloads import bodies
+from peagle_sm.core.plan.records import Plan
 
 INVOCATIONS = "AWS/SageMaker"
 INSTANCES = "/aws/sagemaker/Endpoints"

@@ -4,7 +4,7 @@ An acceptance length alone cannot decide: a healthy head on text that it does no
 broken one on text that it does. The shape separates them. Parallel drafting that does not work gives a good
 first token and hardly ever a second: over at least 200 drafts the lower 99% confidence bound of s1 is 0.4 or
 more, and the upper one of s2 / s1 is below 0.15. While the drafts cannot decide, more are collected.
-docs/explanation/container.md has the error rates. `peagle_sm.core.parallel_drafting` has the same rule.
+docs/explanation/container.md has the error rates. `core.catalog.parallel_drafting` has the same rule.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from peagle_sm.aws.session import LocalTarget, Session, make_session
+from peagle_sm.aws.session.session import LocalTarget, Session, make_session
 from peagle_sm.core.errors import EndpointFailed, PeagleError
-from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Endpoint, delete, deploy
 from peagle_sm.service import leftovers as resources_of_ours
 from sagemaker_local import lifecycle

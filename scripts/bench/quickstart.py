@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.core.spec import MODES
+from peagle_sm.core.spec.endpoint_spec import MODES
 from peagle_sm.measure import provenance, workload
 from peagle_sm.measure.endpoint_arm import describe_endpoint
 from peagle_sm.measure.report.embedded import records_of

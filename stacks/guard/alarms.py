@@ -5,7 +5,7 @@ from __future__ import annotations
 from aws_cdk import Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from peagle_sm.core import guard_names as names
+from peagle_sm.core.guard import names
 
 _PERIOD_S = 60 * names.SWEEP_MINUTES
 _Query = cloudwatch.CfnAlarm.MetricDataQueryProperty

@@ -11,7 +11,7 @@ from typing import Any
 from aws_cdk import AssetHashType, CfnParameter, Stack
 from aws_cdk.aws_s3_assets import Asset
 
-from peagle_sm.core.guard_package import digest, package_files, zipped
+from peagle_sm.core.guard.package import digest, package_files, zipped
 
 RUNTIME = Path(__file__).parent / "runtime"
 

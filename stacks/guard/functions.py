@@ -10,7 +10,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 
-from peagle_sm.core import guard_names as names
+from peagle_sm.core.guard import names
 from stacks.guard import policies
 from stacks.guard.asset import CodeLocation
 from stacks.guard.inputs import Inputs

@@ -11,8 +11,8 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
-from peagle_sm.core import guard_names as names
-from peagle_sm.core.catalog import load_catalog
+from peagle_sm.core.catalog.catalog import load_catalog
+from peagle_sm.core.guard import names
 from stacks.guard import alarms, asset, functions, messaging, policies
 from stacks.guard.execution_role import REGISTRIES, execution_statements
 from stacks.guard.inputs import Inputs

@@ -9,7 +9,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 
-from peagle_sm.core import guard_names as names
+from peagle_sm.core.guard import names
 from stacks.guard.inputs import HAS_EMAIL, Inputs
 
 _DEAD_LETTERS_LAST_S = 14 * 24 * 3600

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from peagle_sm.core import guard_names as names
-from peagle_sm.core import tags
+from peagle_sm.core.guard import names
+from peagle_sm.core.plan import tags
 
 Statement = dict[str, Any]
 HAS_ENDPOINT_KEYS = "HasEndpointKeys"

@@ -13,7 +13,7 @@ from typing import Any
 
 from aws_cdk import App
 
-from peagle_sm.core import guard_names as names
+from peagle_sm.core.guard import names
 from stacks.guard.guard_stack import GuardStack
 
 TEMPLATE = Path(__file__).parents[2] / "toolkit" / "peagle_sm" / "guard_assets" / "template.json"

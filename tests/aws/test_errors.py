@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore import exceptions as botocore
 
-from peagle_sm.aws.errors import aws_errors, is_refused_now, is_taken, is_unsettled
+from peagle_sm.aws.session.errors import aws_errors, is_refused_now, is_taken, is_unsettled
 from peagle_sm.core.errors import CredentialsError, NotFound, PeagleError, ServiceFault, SpecError
 
 

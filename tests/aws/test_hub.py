@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.aws.hub import Hub, Snapshot
+from peagle_sm.aws.storage.hub import Hub, Snapshot
 from peagle_sm.core.errors import CredentialsError, NotFound, PeagleError, ServiceFault, SpecError
 from peagle_sm.core.heads import inspect_head
 from tests.heads import target_config, write_head

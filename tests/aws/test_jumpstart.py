@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.aws.jumpstart import MANIFEST_FOLDER, SPECS_FOLDER, Shelf
-from peagle_sm.aws.session import LocalTarget, Session, make_session
+from peagle_sm.aws.readers.jumpstart import MANIFEST_FOLDER, SPECS_FOLDER, Shelf
+from peagle_sm.aws.session.session import LocalTarget, Session, make_session
 from peagle_sm.core.errors import NotFound, SpecError
 from tests.local.serving import Server
 

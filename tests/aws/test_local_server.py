@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.aws import local_server
+from peagle_sm.aws.session import local_server
 from peagle_sm.core.errors import NotFound, SpecError
 from peagle_sm.core.files import CannotWrite
 from sagemaker_local import errors

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.aws import runtime
-from peagle_sm.aws.assembly import Assembler
-from peagle_sm.aws.parts import TokenLogprob, ToolCall, ToolCallPart, Usage
-from peagle_sm.aws.session import Session
-from peagle_sm.aws.stream import TokenStream
+from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.streams import runtime
+from peagle_sm.aws.streams.assembly import Assembler
+from peagle_sm.aws.streams.parts import TokenLogprob, ToolCall, ToolCallPart, Usage
+from peagle_sm.aws.streams.stream import TokenStream
 from peagle_sm.core.stream_errors import StreamTooLarge
 from tests.aws.streams import framed, read, recorded
 

@@ -9,8 +9,8 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from peagle_sm.aws.prices import find_elsewhere, find_price, hourly, listed_price, read_product
-from peagle_sm.aws.session import LocalTarget, Session
+from peagle_sm.aws.control.prices import find_elsewhere, find_price, hourly, listed_price, read_product
+from peagle_sm.aws.session.session import LocalTarget, Session
 
 INSTANCE, REGION = "ml.g7e.2xlarge", "us-east-1"
 

@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 import pytest
 from botocore.exceptions import ClientError
 
-from peagle_sm.aws import runtime
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.streams import runtime
 from peagle_sm.core.errors import NotFound, ServiceFault, SpecError
 
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import boto3
 import pytest
 
-from peagle_sm.aws.local_boto3 import LocalBoto3
-from peagle_sm.aws.sagemaker_sdk import endpoint_name_of, session_from_sagemaker, session_of
-from peagle_sm.aws.session import LocalTarget, make_session
+from peagle_sm.aws.session.local_boto3 import LocalBoto3
+from peagle_sm.aws.session.sagemaker_sdk import endpoint_name_of, session_from_sagemaker, session_of
+from peagle_sm.aws.session.session import LocalTarget, make_session
 from peagle_sm.core.errors import NotFound, SpecError
-from peagle_sm.service.notebook import connect
+from peagle_sm.service.notebook.notebook import connect
 
 TARGET = LocalTarget("http://localhost:9")
 

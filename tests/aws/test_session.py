@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.aws.session import LocalTarget, Session, make_session
+from peagle_sm.aws.session.session import LocalTarget, Session, make_session
 from peagle_sm.core.errors import CredentialsError, EngineError, ServiceFault
 
 LOCAL = LocalTarget("http://localhost:9")

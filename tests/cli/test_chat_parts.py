@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.aws.runtime import Chunk
+from peagle_sm.aws.streams.runtime import Chunk
 from peagle_sm.cli.chat.commands import NAMES, Command, Unknown, parse
 from peagle_sm.cli.chat.conversation import Conversation
 from peagle_sm.cli.chat.lines import texts

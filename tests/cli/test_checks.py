@@ -13,7 +13,7 @@ from click.testing import Result as Ran
 
 from peagle_sm.cli.preflight_text import render_deploy_notes, render_results
 from peagle_sm.core.checks import ALL_CHECKS
-from peagle_sm.core.preflight import Result
+from peagle_sm.core.checks.preflight import Result
 from scripts.reference_pages.checks import TRAPS, checks_page
 from tests.cli.conftest import Run
 from tests.cli.running import run

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from peagle_sm.aws.figures import Completion, StreamSummary
+from peagle_sm.aws.streams.figures import Completion, StreamSummary
 from peagle_sm.cli.commands.invoke import finish
 from peagle_sm.cli.deploy_result import emit_ready
 from peagle_sm.cli.state import Settings, State

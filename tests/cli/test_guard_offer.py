@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.cli.guard_offer import with_guard
 from peagle_sm.cli.progress import Silent
 from peagle_sm.cli.state import State
 from peagle_sm.core.errors import GuardMissing
 from peagle_sm.service import Pacing
-from peagle_sm.service.guarding import require_guard
+from peagle_sm.service.guard.guarding import require_guard
 from tests.service.guard_fakes import FakeGuardAws
 
 

@@ -13,7 +13,16 @@ from peagle_sm.cli.app import app
 from peagle_sm.cli.lazy import LazyGroup
 from tests.cli.running import run
 
-HEAVY = ("boto3", "rich", "pydantic", "yaml", "moto", "aiohttp", "peagle_sm.service", "peagle_sm.core.spec")
+HEAVY = (
+    "boto3",
+    "rich",
+    "pydantic",
+    "yaml",
+    "moto",
+    "aiohttp",
+    "peagle_sm.service",
+    "peagle_sm.core.spec.endpoint_spec",
+)
 
 HELP = """\
 Usage: peagle-sm [OPTIONS] COMMAND [ARGS]...

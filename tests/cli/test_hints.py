@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.aws.watch import Watched
+from peagle_sm.aws.control.watch import Watched
 from peagle_sm.cli.guard_text import render_guard_status, render_installed
 from peagle_sm.cli.state import Settings, State
-from peagle_sm.core.guard_price import guard_price
-from peagle_sm.service.guard import InstallPlan, InstallReport
-from peagle_sm.service.guard_status import GuardStatus
+from peagle_sm.core.guard.price import guard_price
+from peagle_sm.service.guard.installation import InstallPlan, InstallReport
+from peagle_sm.service.guard.status import GuardStatus
 from tests.cli.running import run
 from tests.cli.samples import NOW
 

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from peagle_sm.cli.init_text import render_spec
-from peagle_sm.core.catalog import load_catalog
-from peagle_sm.core.spec import AutoscalingSpec, EndpointSpec, json_schema, parse_spec
+from peagle_sm.core.catalog.catalog import load_catalog
+from peagle_sm.core.spec.endpoint_spec import AutoscalingSpec, EndpointSpec, json_schema, parse_spec
 from tests.cli.running import run
 
 WITH_HEADS = [

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from peagle_sm.aws.figures import Acceptance, StreamSummary
+from peagle_sm.aws.streams.figures import Acceptance, StreamSummary
 from peagle_sm.cli.invoke_text import acceptance_note, render_summary
 from peagle_sm.cli.status_text import change_line, render_list, render_status
 from peagle_sm.service import EndpointStatus, EndpointSummary

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.core.spec import load_spec
+from peagle_sm.core.spec.endpoint_spec import load_spec
 from peagle_sm.measure.records import WindowRecord
 from peagle_sm.measure.result_file import from_line, read
 from tests.cli.conftest import Run

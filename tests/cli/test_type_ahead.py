@@ -17,7 +17,7 @@ CONFIRMED = (
     "from peagle_sm.cli.confirm import confirmed; from peagle_sm.cli.state import State; "
     "answer = confirmed(State(), 'Create demo for 4.20 USD/hour?', False)"
 )
-AGREED = "from peagle_sm.service.asking import agreed; answer = agreed('Deploy?')"
+AGREED = "from peagle_sm.service.notebook.asking import agreed; answer = agreed('Deploy?')"
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.cli.commands.status import watch_status
 from peagle_sm.cli.state import Settings, State
 from peagle_sm.service import deploy, status

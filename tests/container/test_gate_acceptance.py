@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from peagle_gate import acceptance, emf
 from peagle_gate.acceptance import Counts, Profile, enough, fault, read_counts, read_profile
-from peagle_sm.core import parallel_drafting
+from peagle_sm.core.catalog import parallel_drafting
 
 METRICS = """\
 # HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.

@@ -11,8 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.hours import DAY_MINUTES, DAYS, HoursError, Span, parse_hours, time_zones
-from peagle_sm.core.spec import parse_spec
+from peagle_sm.core.spec.endpoint_spec import parse_spec
+from peagle_sm.core.spec.hours import DAY_MINUTES, DAYS, HoursError, Span, parse_hours, time_zones
 
 WRITTEN = [
     ("Mon-Fri 08:00-19:00 Europe/Berlin", "Mon-Fri 08:00-19:00 Europe/Berlin"),

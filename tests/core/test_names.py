@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_guard import schedules as guards
-from peagle_sm.core.payloads import hard_schedule_name, names_for, schedule_name
-from peagle_sm.core.spec import ENDPOINT_NAME
+from peagle_sm.core.plan.payloads import hard_schedule_name, names_for, schedule_name
+from peagle_sm.core.spec.endpoint_spec import ENDPOINT_NAME
 
 _NAMES = st.from_regex(ENDPOINT_NAME, fullmatch=True)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from peagle_sm.core.plan import make_plan
-from peagle_sm.core.records import Context
-from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.core.plan.plan import make_plan
+from peagle_sm.core.plan.records import Context
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from tests.core.support import LOCAL
 
 

@@ -9,7 +9,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.spec import ENDPOINT_NAME, EndpointSpec, dump_spec, json_schema, load_spec, parse_spec
+from peagle_sm.core.spec.endpoint_spec import (
+    ENDPOINT_NAME,
+    EndpointSpec,
+    dump_spec,
+    json_schema,
+    load_spec,
+    parse_spec,
+)
 
 ROOT = Path(__file__).parents[2]
 BASE = "name: demo\nmodel: tiny-code\n"
@@ -183,7 +190,7 @@ def test_every_other_name_is_refused_with_its_field(name: str) -> None:
 def test_the_published_schema_is_the_generated_one() -> None:
     published = json.loads((ROOT / "docs" / "reference" / "spec.schema.json").read_text(encoding="utf-8"))
     assert published == json_schema(), (
-        "regenerate: python -c 'import json; from peagle_sm.core.spec import json_schema; "
+        "regenerate: python -c 'import json; from peagle_sm.core.spec.endpoint_spec import json_schema; "
         "print(json.dumps(json_schema(), indent=2, ensure_ascii=False))' > docs/reference/spec.schema.json"
     )
 

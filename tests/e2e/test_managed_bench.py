@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.aws.session import LocalTarget, make_session
+from peagle_sm.aws.session.session import LocalTarget, make_session
 from peagle_sm.measure.bench_plan import BenchPlan
 from peagle_sm.measure.endpoint_arm import describe_endpoint
 from peagle_sm.measure.managed import Surroundings, run_managed

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from peagle_sm.core.spec import EndpointSpec, ServingSpec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, ServingSpec
 from peagle_sm.measure.report.embedded import extract
 from peagle_sm.measure.result_file import Results, read
 from scripts.bench.comparison.arms import spec_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.core.spec import MODES
+from peagle_sm.core.spec.endpoint_spec import MODES
 from peagle_sm.measure.report.embedded import extract
 from peagle_sm.measure.report.merging import view_of
 from peagle_sm.measure.result_file import read

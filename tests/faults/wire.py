@@ -18,7 +18,7 @@ from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
 from botocore.httpsession import URLLib3Session
 from botocore.retries import quota, standard
 
-from peagle_sm.aws.session import isolated_botocore
+from peagle_sm.aws.session.session import isolated_botocore
 
 Kind = Literal[
     "throttled", "500", "timeout", "denied", "expired token", "response lost", "kill before", "kill after"

@@ -13,10 +13,10 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from peagle_sm.aws.session import Session
-from peagle_sm.core.guard_names import GUARD_STACK, TABLE
-from peagle_sm.core.plan import Plan
-from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.guard.names import GUARD_STACK, TABLE
+from peagle_sm.core.plan.plan import Plan
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Pacing, plan_for
 from tests.faults.wire import Script, Wire
 from tests.local.gated_engine import opened

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from peagle_guard import hours
-from peagle_sm.core.hours import parse_hours
+from peagle_sm.core.spec.hours import parse_hours
 
 OFFICE = "Mon-Fri 08:00-19:00 Europe/Berlin"
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from peagle_sm.cli.app import app
-from peagle_sm.core.spec import parse_spec
+from peagle_sm.core.spec.endpoint_spec import parse_spec
 from tests.rules.documents import Block, blocks, links, read
 from tests.rules.files import ROOT, project_files
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import peagle_sm
-from peagle_sm.aws.session import LocalTarget
+from peagle_sm.aws.session.session import LocalTarget
 from tests.local.serving import Server
 from tests.rules.documents import blocks
 from tests.sagemaker_sdk.conftest import Sdk

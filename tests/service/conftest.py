@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from peagle_sm.aws.session import LocalTarget, Session, make_session
-from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.aws.session.session import LocalTarget, Session, make_session
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Pacing
 from tests.local.serving import Server
 from tests.service.fakes import FakeAws

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from peagle_sm.aws.session import Session
-from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Pacing
 from tests.service.fakes import ROLE, FakeAws
 

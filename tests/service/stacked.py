@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.service import deploy
 from tests.service.fakes import FakeAws
 from tests.service.setting import make_spec, pacing_of, session_of

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 
 from peagle_sm.core.errors import PeagleError, SpecError
 from peagle_sm.core.extras import EXTRAS, install_command
-from peagle_sm.service.cdk_project import write_project
+from peagle_sm.service.planning.cdk_project import write_project
 from tests.rules.files import texts
 
 _NAMES = [

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import BillableLeft, CredentialsError, NotFound, PeagleError, PlanRefused
-from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import (
     Deletable,
     Event,

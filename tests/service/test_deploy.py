@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.aws.session import LocalTarget, Session
+from peagle_sm.aws.session.session import LocalTarget, Session
 from peagle_sm.core.errors import (
     BillableLeft,
     CredentialsError,
@@ -21,8 +21,8 @@ from peagle_sm.core.errors import (
     PlanRefused,
     SpecError,
 )
-from peagle_sm.core.records import Plan
-from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.core.plan.records import Plan
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Event, Pacing, deploy, plan_for
 from tests.service.fakes import START, FakeAws, broken, denied, lost, throttled
 from tests.service.setting import make_spec, pacing_of, session_of

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Declined
-from peagle_sm.core.records import Plan
-from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.core.plan.records import Plan
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Event, Pacing, deploy
-from peagle_sm.service.survey import Survey
+from peagle_sm.service.inventory.survey import Survey
 from tests.service.fakes import FakeAws
 from tests.service.setting import make_spec
 

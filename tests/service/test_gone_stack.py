@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import BillableLeft, Declined, PeagleError, PlanRefused
 from peagle_sm.service import Deletable, Event, Pacing, delete, pause
-from peagle_sm.service.deletion import remove_if_there
+from peagle_sm.service.lifecycle.deletion import remove_if_there
 from tests.service.fakes import FakeAws, denied, throttled
 from tests.service.stacked import in_a_stack
 

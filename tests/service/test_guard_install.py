@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import CredentialsError, NotFound, PlanRefused, ServiceFault
 from peagle_sm.service import Event, Pacing
-from peagle_sm.service.guard import GuardSettings, InstallPlan, InstallReport, install, uninstall
-from peagle_sm.service.guard_files import GuardFiles, shipped
+from peagle_sm.service.guard.files import GuardFiles, shipped
+from peagle_sm.service.guard.installation import GuardSettings, InstallPlan, InstallReport, install, uninstall
 from tests.service.fakes import ACCOUNT
 from tests.service.guard_fakes import FakeGuardAws
 

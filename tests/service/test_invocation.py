@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, ServiceFault, SpecError
 from peagle_sm.service import Endpoint
 from tests.local.serving import Server

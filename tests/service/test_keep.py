@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, PeagleError, PlanRefused, ServiceFault, SpecError
 from peagle_sm.service import Lease, Pacing, deploy, keep, list_endpoints, pause
 from tests.service.fakes import ROLE, START, FakeAws, client_error

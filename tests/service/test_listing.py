@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, ServiceFault
-from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Pacing, deploy, list_endpoints, logs, status
 from tests.service.fakes import START, FakeAws, Row, throttled
 

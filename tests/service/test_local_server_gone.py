@@ -9,7 +9,7 @@ from itertools import chain, repeat
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from peagle_sm.aws.session import LocalTarget, Session
+from peagle_sm.aws.session.session import LocalTarget, Session
 from peagle_sm.core.errors import EngineError, Interrupted
 from peagle_sm.service import Event, delete, deploy, pause
 from tests.service.fakes import ROLE, FakeAws

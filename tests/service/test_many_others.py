@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import CredentialsError
 from peagle_sm.service import Deletable, Pacing, delete, deploy, keep, list_endpoints, pause, status
 from peagle_sm.service.events import Event

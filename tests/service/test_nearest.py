@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound
 from peagle_sm.service import Pacing, delete, deploy, status, wait
 from tests.service.fakes import FakeAws, denied

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import peagle_sm
-from peagle_sm.aws.session import LocalTarget, Session
+from peagle_sm.aws.session.session import LocalTarget, Session
 from peagle_sm.core.errors import (
     BillableLeft,
     EndpointFailed,
@@ -24,7 +24,7 @@ from peagle_sm.core.errors import (
     SpecError,
     StreamError,
 )
-from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import (
     Endpoint,
     Event,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import (
     BillableLeft,
     EndpointFailed,
@@ -18,7 +18,7 @@ from peagle_sm.core.errors import (
     PeagleError,
     PlanRefused,
 )
-from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import (
     Event,
     Pacing,

@@ -13,15 +13,15 @@ from typing import Any
 import boto3
 import pytest
 
-from peagle_sm.aws.preflight import PERMISSIONS, WITH_SPEC, readers
-from peagle_sm.aws.session import LocalTarget, Session, make_session
+from peagle_sm.aws.readers import PERMISSIONS, WITH_SPEC, readers
+from peagle_sm.aws.session.session import LocalTarget, Session, make_session
 from peagle_sm.core.checks import ALL_CHECKS
+from peagle_sm.core.checks.preflight import Result, Unknown
 from peagle_sm.core.errors import CredentialsError, ServiceFault, SpecError
-from peagle_sm.core.preflight import Result, Unknown
-from peagle_sm.core.spec import EndpointSpec
-from peagle_sm.service.mending import mending, own_buckets
-from peagle_sm.service.planning import plan_for
-from peagle_sm.service.preflight import (
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.service.planning.mending import mending, own_buckets
+from peagle_sm.service.planning.planning import plan_for
+from peagle_sm.service.planning.preflight import (
     PreflightFailed,
     draft_of,
     gather,

@@ -11,7 +11,7 @@ from typing import Any
 import openai
 import pytest
 
-from peagle_sm.aws.session import LocalTarget, make_session
+from peagle_sm.aws.session.session import LocalTarget, make_session
 from peagle_sm.core.stream_errors import StreamCut, StreamStalled
 from peagle_sm.service import Endpoint
 from sagemaker_local.runtime import eventstream

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import BillableLeft, PeagleError
 from peagle_sm.service import pause, resume
 from tests.service.fakes import FakeAws, broken, client_error, denied, lost, throttled

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.aws.session import LocalTarget, make_session
+from peagle_sm.aws.session.session import LocalTarget, make_session
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError, StreamError
 from peagle_sm.core.stream_errors import (
     ModelStreamFailed,

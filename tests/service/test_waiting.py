@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import EndpointFailed, NotFound, WaitTimeout
 from peagle_sm.service import Event, Pacing, deploy, wait
 from tests.service.fakes import FakeAws, throttled

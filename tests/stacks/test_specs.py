@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from peagle_sm.core.errors import PlanRefused, SpecError
-from peagle_sm.core.spec import parse_spec
+from peagle_sm.core.spec.endpoint_spec import parse_spec
 from stacks.planning import plan_for
 from stacks.specs import StandIns, read_context
 from tests.stacks.support import EXAMPLES, REGION, ROOT, stand_ins

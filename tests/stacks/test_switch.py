@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
-from peagle_sm.core.guard_names import LIFETIME_PROVIDER, MODEL_PROVIDER
-from peagle_sm.core.payloads import bodies
-from peagle_sm.core.spec import parse_spec
+from peagle_sm.core.guard.names import LIFETIME_PROVIDER, MODEL_PROVIDER
+from peagle_sm.core.plan.payloads import bodies
+from peagle_sm.core.spec.endpoint_spec import parse_spec
 from stacks.endpoint import SERVICE_TIMEOUT_S
 from stacks.guard.functions import jobs
 from tests.stacks.support import ACCOUNT, REGION, evaluated, one_template, outputs, plan_of, specs, template

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.async_stream import AsyncTokenStream
-    from peagle_sm.aws.runtime import (
+    from peagle_sm.aws.session.session import LocalTarget
+    from peagle_sm.aws.streams.async_stream import AsyncTokenStream
+    from peagle_sm.aws.streams.runtime import (
         Acceptance,
         Choice,
         Chunk,
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
         ToolCallPart,
         Usage,
     )
-    from peagle_sm.aws.session import LocalTarget
     from peagle_sm.core.errors import (
         BillableLeft,
         CredentialsError,
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
         SpecError,
         StreamError,
     )
-    from peagle_sm.core.model_builder import spec_from_builder
-    from peagle_sm.core.spec import EndpointSpec, load_spec
+    from peagle_sm.core.spec.endpoint_spec import EndpointSpec, load_spec
+    from peagle_sm.core.spec.model_builder import spec_from_builder
     from peagle_sm.core.stream_errors import (
         ModelStreamFailed,
         StreamCut,
@@ -52,24 +52,24 @@ if TYPE_CHECKING:
     from peagle_sm.measure.notebook.verify import verify
     from peagle_sm.service.endpoint import Endpoint
     from peagle_sm.service.heads import check_head
-    from peagle_sm.service.notebook import connect, deploy, doctor, make_session, plan
+    from peagle_sm.service.notebook.notebook import connect, deploy, doctor, make_session, plan
 
     __version__: str
 
 _HOME = {
-    "Acceptance": "peagle_sm.aws.runtime",
-    "AsyncTokenStream": "peagle_sm.aws.async_stream",
+    "Acceptance": "peagle_sm.aws.streams.runtime",
+    "AsyncTokenStream": "peagle_sm.aws.streams.async_stream",
     "BillableLeft": "peagle_sm.core.errors",
-    "Choice": "peagle_sm.aws.runtime",
-    "Chunk": "peagle_sm.aws.runtime",
-    "Completion": "peagle_sm.aws.runtime",
+    "Choice": "peagle_sm.aws.streams.runtime",
+    "Chunk": "peagle_sm.aws.streams.runtime",
+    "Completion": "peagle_sm.aws.streams.runtime",
     "CredentialsError": "peagle_sm.core.errors",
     "Endpoint": "peagle_sm.service.endpoint",
     "EndpointFailed": "peagle_sm.core.errors",
-    "EndpointSpec": "peagle_sm.core.spec",
+    "EndpointSpec": "peagle_sm.core.spec.endpoint_spec",
     "EngineError": "peagle_sm.core.errors",
     "Interrupted": "peagle_sm.core.errors",
-    "LocalTarget": "peagle_sm.aws.session",
+    "LocalTarget": "peagle_sm.aws.session.session",
     "ModelStreamFailed": "peagle_sm.core.stream_errors",
     "NotFound": "peagle_sm.core.errors",
     "PeagleError": "peagle_sm.core.errors",
@@ -81,24 +81,24 @@ _HOME = {
     "StreamError": "peagle_sm.core.errors",
     "StreamReportedError": "peagle_sm.core.stream_errors",
     "StreamStalled": "peagle_sm.core.stream_errors",
-    "StreamSummary": "peagle_sm.aws.runtime",
+    "StreamSummary": "peagle_sm.aws.streams.runtime",
     "StreamTooLarge": "peagle_sm.core.stream_errors",
-    "TokenLogprob": "peagle_sm.aws.runtime",
-    "TokenStream": "peagle_sm.aws.runtime",
-    "ToolCall": "peagle_sm.aws.runtime",
-    "ToolCallPart": "peagle_sm.aws.runtime",
-    "Usage": "peagle_sm.aws.runtime",
+    "TokenLogprob": "peagle_sm.aws.streams.runtime",
+    "TokenStream": "peagle_sm.aws.streams.runtime",
+    "ToolCall": "peagle_sm.aws.streams.runtime",
+    "ToolCallPart": "peagle_sm.aws.streams.runtime",
+    "Usage": "peagle_sm.aws.streams.runtime",
     "bench": "peagle_sm.measure.notebook.bench",
     "check_head": "peagle_sm.service.heads",
     "compare": "peagle_sm.measure.notebook.compare",
-    "connect": "peagle_sm.service.notebook",
-    "deploy": "peagle_sm.service.notebook",
-    "doctor": "peagle_sm.service.notebook",
-    "load_spec": "peagle_sm.core.spec",
-    "make_session": "peagle_sm.service.notebook",
-    "plan": "peagle_sm.service.notebook",
+    "connect": "peagle_sm.service.notebook.notebook",
+    "deploy": "peagle_sm.service.notebook.notebook",
+    "doctor": "peagle_sm.service.notebook.notebook",
+    "load_spec": "peagle_sm.core.spec.endpoint_spec",
+    "make_session": "peagle_sm.service.notebook.notebook",
+    "plan": "peagle_sm.service.notebook.notebook",
     "report": "peagle_sm.measure.notebook.report",
-    "spec_from_builder": "peagle_sm.core.model_builder",
+    "spec_from_builder": "peagle_sm.core.spec.model_builder",
     "tune": "peagle_sm.measure.notebook.tune",
     "verify": "peagle_sm.measure.notebook.verify",
 }

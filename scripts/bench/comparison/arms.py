@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from peagle_sm.core.errors import EngineError
-from peagle_sm.core.spec import EndpointSpec, LifecycleSpec, Mode, ServingSpec, SpeculationSpec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, LifecycleSpec, Mode, ServingSpec, SpeculationSpec
 from scripts.bench.comparison.summary import Arm
 
 MODEL = "tiny-code"

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, Literal
 
-from peagle_sm.core.spec import Mode
+from peagle_sm.core.spec.endpoint_spec import Mode
 from scripts.bench.comparison import stats
 from scripts.bench.comparison.sample import Sample
 from scripts.bench.comparison.stats import Ratio

@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from peagle_sm.aws import runtime
-from peagle_sm.aws.async_runtime import AsyncCall
-from peagle_sm.aws.async_stream import AsyncTokenStream
-from peagle_sm.aws.patience import Patience
-from peagle_sm.aws.session import LocalTarget, make_session
+from peagle_sm.aws.session.session import LocalTarget, make_session
+from peagle_sm.aws.streams import runtime
+from peagle_sm.aws.streams.async_runtime import AsyncCall
+from peagle_sm.aws.streams.async_stream import AsyncTokenStream
+from peagle_sm.aws.streams.patience import Patience
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure import provenance
 from peagle_sm.measure.compare.order import turn_order

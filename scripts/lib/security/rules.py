@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from peagle_sm.core import guard_names as names
-from peagle_sm.core.catalog import load_catalog
+from peagle_sm.core.catalog.catalog import load_catalog
+from peagle_sm.core.guard import names
 from scripts.lib.security import files, iam, image, templates
 from scripts.lib.security.subjects import Subjects
 

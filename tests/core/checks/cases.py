@@ -12,11 +12,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.core.catalog import Catalog, load_catalog
+from peagle_sm.core.catalog.catalog import Catalog, load_catalog
 from peagle_sm.core.checks import ALL_CHECKS, Check, Note
 from peagle_sm.core.checks.base import SPEC
-from peagle_sm.core.plan import Context
-from peagle_sm.core.resolve import Draft, resolve
+from peagle_sm.core.plan.plan import Context
+from peagle_sm.core.plan.resolve import Draft, resolve
 from tests.core.support import AWS, spec_of
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peagle_sm.core.catalog import load_catalog
+from peagle_sm.core.catalog.catalog import load_catalog
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.jumpstart.advice import advice
 from peagle_sm.core.jumpstart.changes import Change, changes
@@ -24,8 +24,8 @@ from peagle_sm.core.jumpstart.lock import (
     mismatches,
     parse_lock,
 )
-from peagle_sm.core.plan import Plan, make_plan
-from peagle_sm.core.spec import dump_spec, load_spec
+from peagle_sm.core.plan.plan import Plan, make_plan
+from peagle_sm.core.spec.endpoint_spec import dump_spec, load_spec
 from tests.core.jumpstart.making import HEAD, LMI, TARGET, VLLM, a_lock
 from tests.core.support import AWS, GPT, LOCAL, ROLE, SCHEDULER_ROLE, found, plan_of, spec_of
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peagle_sm.core.catalog import load_catalog
+from peagle_sm.core.catalog.catalog import load_catalog
 from peagle_sm.core.errors import NotFound, PeagleError
 from peagle_sm.core.jumpstart.buckets import buckets_for
 from peagle_sm.core.jumpstart.document import parse_document

@@ -39,7 +39,7 @@ SETTINGS = Settings(
 CLAIM_S = 180
 FIRING_S = 120
 POLL_S = 10
-"""As in ``peagle_sm.service.keeping``."""
+"""As in ``peagle_sm.service.guard.keeping``."""
 
 
 @dataclass(frozen=True, slots=True)

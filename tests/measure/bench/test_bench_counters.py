@@ -9,7 +9,7 @@ from typing import Any
 import boto3
 import pytest
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import ServiceFault
 from peagle_sm.measure.bench_counters import LOG_DELAY_S, Logged, Scraped, engine_source
 from tests.local.serving import AsOnAws, Server

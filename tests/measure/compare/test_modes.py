@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from peagle_sm.core.errors import PlanRefused, SpecError
-from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.measure.compare.modes import (
     in_terms_of_the_options,
     name_of,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peagle_sm.aws.sse import EventTooLarge
+from peagle_sm.aws.streams.sse import EventTooLarge
 from peagle_sm.measure.load.events import TimedEvents
 
 

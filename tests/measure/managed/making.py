@@ -12,7 +12,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 
 START = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
 SECOND = 1_000_000_000

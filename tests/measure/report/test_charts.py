@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.core.markup import Safe, join, tag
+from peagle_sm.core.display.markup import Safe, join, tag
 from peagle_sm.measure.records import Interval
 from peagle_sm.measure.report import words
 from peagle_sm.measure.report.frame import HALF

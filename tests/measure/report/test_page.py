@@ -9,8 +9,8 @@ from html.parser import HTMLParser
 
 import pytest
 
+from peagle_sm.core.display.markup import VOID
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.markup import VOID
 from peagle_sm.measure.records import ClientHealth, Interval
 from peagle_sm.measure.report.embedded import extract
 from peagle_sm.measure.report.markdown import markdown

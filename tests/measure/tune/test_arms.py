@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.measure.tune.arms import arm_spec, label, parse_label, parse_modes
 from peagle_sm.measure.tune.price import Bill, Estimate, estimate
 

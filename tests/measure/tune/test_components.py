@@ -9,8 +9,8 @@ import pytest
 from botocore.validate import ParamValidator
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.plan import Context, Plan, make_plan
-from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.core.plan.plan import Context, Plan, make_plan
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.measure.tune.arms import arm_spec, label
 from peagle_sm.measure.tune.components import HostPlan, host_plan, spread
 

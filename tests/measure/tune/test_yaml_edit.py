@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.spec import parse_spec
+from peagle_sm.core.spec.endpoint_spec import parse_spec
 from peagle_sm.measure.tune.yaml_edit import write_k
 
 HEAD = "# mine\nname: demo   # its name\nmodel: tiny-code\n"

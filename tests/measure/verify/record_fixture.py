@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from peagle_sm.aws.session import LocalTarget, make_session
+from peagle_sm.aws.session.session import LocalTarget, make_session
 from peagle_sm.measure.verify.answers import Answer
 from peagle_sm.measure.verify.engines import EndpointEngine, ask_raw
 from peagle_sm.measure.verify.lab import GREEDY, SAMPLED, Lab, Options, Prompt

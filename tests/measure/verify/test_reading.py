@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.aws.session import LocalTarget, Session
+from peagle_sm.aws.session.session import LocalTarget, Session
 from peagle_sm.cli.verify_text import conclusion, render_checks
 from peagle_sm.core.errors import StreamError
 from peagle_sm.measure.records import CheckRecord

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.core.errors import EngineError, SpecError
-from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.measure.workload import Prompt
 from scripts.bench.comparison.arms import COMPILED, arm_of, spec_of
 from scripts.bench.comparison.run import Run

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.aws.public_file import fetch
-from peagle_sm.aws.session import LocalTarget, make_session
-from peagle_sm.core.catalog import Vocabulary, load_catalog
+from peagle_sm.aws.session.session import LocalTarget, make_session
+from peagle_sm.aws.storage.public_file import fetch
+from peagle_sm.core.catalog.catalog import Vocabulary, load_catalog
 from peagle_sm.core.errors import ServiceFault
 from peagle_sm.core.heads import Folder
 from peagle_sm.service.heads import Sources, plan_staging, stage

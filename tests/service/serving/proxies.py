@@ -11,7 +11,7 @@ from typing import Any
 
 import openai
 
-from peagle_sm.aws.session import LocalTarget, make_session
+from peagle_sm.aws.session.session import LocalTarget, make_session
 from peagle_sm.service.serving.proxy import Proxy, Served
 from peagle_sm.service.serving.running import Running, start
 from peagle_sm.service.serving.upstream import Upstream

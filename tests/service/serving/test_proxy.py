@@ -12,7 +12,7 @@ import openai
 import psutil
 import pytest
 
-from peagle_sm.aws.runtime import BODY_LIMIT_BYTES
+from peagle_sm.aws.streams.runtime import BODY_LIMIT_BYTES
 from tests.local.openai_client import QUESTION, script
 from tests.local.serving import Server, eventually
 from tests.service.serving.proxies import Serving, serving

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
-from peagle_sm.core.guard_package import SERVICES, digest, object_key, package_files, zipped
+from peagle_sm.core.guard.package import SERVICES, digest, object_key, package_files, zipped
 
 RUNTIME = Path(__file__).parents[3] / "stacks" / "guard" / "runtime"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.core import guard_names as names
-from peagle_sm.core.payloads import hard_schedule_name, schedule_name
+from peagle_sm.core.guard import names
+from peagle_sm.core.plan.payloads import hard_schedule_name, schedule_name
 from scripts.lib.security import iam as rules
 
 Template = dict[str, Any]

@@ -12,7 +12,7 @@ import pytest
 from aws_cdk import App, Validations
 from cdk_nag import AwsSolutionsChecks
 
-from peagle_sm.core import guard_names as names
+from peagle_sm.core.guard import names
 from stacks.guard import functions, policies, shipped
 from stacks.guard.guard_stack import GuardStack
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.core import guard_names as names
+from peagle_sm.core.guard import names
 
 Template = dict[str, Any]
 

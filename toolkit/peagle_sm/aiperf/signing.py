@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import botocore.session
 
-from peagle_sm.aws.sigv4 import sign
+from peagle_sm.aws.session.sigv4 import sign
 from peagle_sm.core.errors import CredentialsError
 
 _SERVICE = "sagemaker"

@@ -6,8 +6,8 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from peagle_sm.aws.figures import aborted_in, error_in
-from peagle_sm.aws.frames import FrameDecoder, FrameException
+from peagle_sm.aws.streams.figures import aborted_in, error_in
+from peagle_sm.aws.streams.frames import FrameDecoder, FrameException
 from peagle_sm.core.errors import StreamError
 
 _DONE = "[DONE]"
@@ -36,7 +36,7 @@ async def payload_parts(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 class AnswerCheck:
     """Whether a stream of server-sent events is every answer of its request, each of them whole.
 
-    The rules are those of `peagle_sm.aws.events` and of `serve`, which read bytes; AIPerf gives messages.
+    The rules are those of `aws.streams.events` and of `serve`, which read bytes; AIPerf gives messages.
     """
 
     def __init__(self, answers: int = 1) -> None:

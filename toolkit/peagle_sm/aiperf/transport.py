@@ -23,7 +23,7 @@ from aiperf.transports.sse_utils import AsyncSSEStreamReader
 from peagle_sm.aiperf.address import Address, parse
 from peagle_sm.aiperf.signing import Signer
 from peagle_sm.aiperf.stream import AnswerCheck, payload_parts
-from peagle_sm.aws.runtime import answers_asked
+from peagle_sm.aws.streams.runtime import answers_asked
 from peagle_sm.core.errors import PeagleError
 
 _CANCELLED = 499  # what AIPerf's own transport reports for a request that it cancelled

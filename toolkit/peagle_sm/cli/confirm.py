@@ -43,7 +43,7 @@ def confirmed(state: State, question: str, yes: bool) -> bool:
             f"{question} There is no terminal to ask on, and --yes was not given. Nothing was changed.",
             next_step="read what is shown above, then run it again with --yes",
         )
-    from peagle_sm.service.asking import discard_typed
+    from peagle_sm.service.notebook.asking import discard_typed
 
     discard_typed()
     return click.confirm(question, default=False, err=True)

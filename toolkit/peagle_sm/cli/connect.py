@@ -8,7 +8,7 @@ from peagle_sm.cli.local_options import need_local_extra
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.session import Session
+    from peagle_sm.aws.session.session import Session
 
 
 def open_session(state: State, spec_region: str | None = None) -> Session:
@@ -20,14 +20,14 @@ def open_session(state: State, spec_region: str | None = None) -> Session:
         CredentialsError: no or unknown region or profile, or a region that the local server does not play.
         NotFound: --local, and no local server runs.
     """
-    from peagle_sm.aws.session import LocalTarget, make_session
+    from peagle_sm.aws.session.session import LocalTarget, make_session
 
     if not state.local:
         return make_session(
             profile=state.settings.profile, region=state.region(spec_region or state.spec_region)
         )
     need_local_extra()
-    from peagle_sm.aws.local_server import find_server
+    from peagle_sm.aws.session.local_server import find_server
     from peagle_sm.core.errors import CredentialsError
 
     target = LocalTarget.from_status(find_server(state.local_port).to_dict())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from peagle_sm.cli.report_text import caution_lines, render_rows
 
 if TYPE_CHECKING:
-    from peagle_sm.core.unit_cost import Demand
+    from peagle_sm.core.plan.unit_cost import Demand
     from peagle_sm.measure.costs import CostRow, HeadValue
     from peagle_sm.measure.report.view import View
 

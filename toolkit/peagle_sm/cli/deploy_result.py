@@ -11,7 +11,7 @@ from peagle_sm.cli.status_text import render_status
 from peagle_sm.core.errors import PeagleError
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.session import Session
+    from peagle_sm.aws.session.session import Session
     from peagle_sm.service import EndpointStatus
 
 

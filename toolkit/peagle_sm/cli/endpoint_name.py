@@ -29,7 +29,7 @@ def name_from_spec(ctx: click.Context) -> str:
             "the command in the folder of its spec.",
             ctx=ctx,
         )
-    from peagle_sm.core.spec import load_spec
+    from peagle_sm.core.spec.endpoint_spec import load_spec
 
     spec = load_spec(SPEC, locks=False)
     state = ctx.ensure_object(State)
@@ -47,7 +47,7 @@ def complete_endpoint(ctx: click.Context, _: click.Parameter, incomplete: str) -
     found: list[str] = []
 
     def look() -> None:
-        from peagle_sm.aws.nearest import endpoint_names
+        from peagle_sm.aws.control.nearest import endpoint_names
         from peagle_sm.cli.connect import open_session
 
         with suppress(Exception):  # a shell's prompt is no place for an error

@@ -12,9 +12,9 @@ from peagle_sm.cli.state import State
 from peagle_sm.core.errors import GuardMissing
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.session import Session
+    from peagle_sm.aws.session.session import Session
     from peagle_sm.service import Pacing
-    from peagle_sm.service.guard import InstallPlan
+    from peagle_sm.service.guard.installation import InstallPlan
 
 Result = TypeVar("Result")
 
@@ -49,7 +49,7 @@ def with_guard(
 
 def _installed(state: State, session: Session, follow: Follower, pacing: Pacing | None) -> bool:
     from peagle_sm.cli.guard_text import render_install_plan
-    from peagle_sm.service import guard
+    from peagle_sm.service.guard import installation as guard
 
     def ask(plan: InstallPlan) -> bool:
         follow.pause()

@@ -11,10 +11,10 @@ from peagle_sm.cli.table import render_fields, render_table
 from peagle_sm.cli.words import relative, usd
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.watch import Watched
-    from peagle_sm.core.guard_price import GuardPrice
-    from peagle_sm.service.guard import InstallPlan, InstallReport, UninstallReport
-    from peagle_sm.service.guard_status import GuardStatus, SweepReport
+    from peagle_sm.aws.control.watch import Watched
+    from peagle_sm.core.guard.price import GuardPrice
+    from peagle_sm.service.guard.installation import InstallPlan, InstallReport, UninstallReport
+    from peagle_sm.service.guard.status import GuardStatus, SweepReport
 
 _COLUMNS = ("endpoint", "state", "quiet since", "kept until", "expires")
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.hub import Hub
-    from peagle_sm.aws.session import Session
+    from peagle_sm.aws.session.session import Session
+    from peagle_sm.aws.storage.hub import Hub
     from peagle_sm.service.heads import Sources
 
 
@@ -18,7 +18,7 @@ def sources_for(state: State, session: Callable[[], Session]) -> Sources:
     from peagle_sm.service.heads import Sources
 
     def hub() -> Hub:
-        from peagle_sm.aws.hub import Hub
+        from peagle_sm.aws.storage.hub import Hub
 
         return Hub(state.environ.get("HF_ENDPOINT") or None, state.environ.get("HF_TOKEN") or None)
 

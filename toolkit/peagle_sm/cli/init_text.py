@@ -9,7 +9,7 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 
 _HEAD = """\
 # yaml-language-server: $schema={schema}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from peagle_sm.core.words import STAND_IN
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.runtime import Choice, Completion, StreamSummary
+    from peagle_sm.aws.streams.runtime import Choice, Completion, StreamSummary
     from peagle_sm.service import EndpointStatus
 
 

@@ -17,7 +17,7 @@ from peagle_sm.core.errors import EngineError
 from peagle_sm.core.extras import install_command
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.local_server import LocalStatus
+    from peagle_sm.aws.session.local_server import LocalStatus
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -11,7 +11,7 @@ from peagle_sm.cli.table import render_fields
 
 if TYPE_CHECKING:
     from peagle_sm.core.jumpstart.changes import Change
-    from peagle_sm.service.locking import Locking
+    from peagle_sm.service.planning.locking import Locking
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 

@@ -9,7 +9,7 @@ from peagle_sm.cli.output import note
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.session import Session
+    from peagle_sm.aws.session.session import Session
     from peagle_sm.measure.bench import Outcome
     from peagle_sm.measure.bench_plan import BenchPlan
     from peagle_sm.measure.endpoint_arm import Described

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from peagle_sm.cli.status_text import when
 from peagle_sm.cli.table import render_fields
 from peagle_sm.cli.words import usd
-from peagle_sm.core.resting import rest_costs
+from peagle_sm.core.plan.resting import rest_costs
 
 if TYPE_CHECKING:
     from peagle_sm.service import EndpointSummary, Lease, PauseReport, ResumeOffer

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from peagle_sm.cli.table import render_fields
-from peagle_sm.core.plan_words import (
+from peagle_sm.core.plan.in_words import (
     at_most,
     draft_tokens,
     instances,
@@ -21,7 +21,7 @@ from peagle_sm.core.words import STAND_IN, speculation_text
 
 if TYPE_CHECKING:
     from peagle_sm.core.jumpstart.lock import Lock
-    from peagle_sm.core.records import Finding, Plan
+    from peagle_sm.core.plan.records import Finding, Plan
 
 
 def render_plan(plan: Plan) -> str:
@@ -66,7 +66,7 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
 
 def used_lock(plan: Plan) -> Lock | None:
     """The lock that the plan was made from; None where there is none, or JumpStart is not the source."""
-    from peagle_sm.core.catalog import load_catalog
+    from peagle_sm.core.catalog.catalog import load_catalog
 
     source = plan.spec.source or load_catalog().model(plan.spec.model).sources[0]
     return plan.spec.lock("local" if plan.context.local else "aws") if source == "jumpstart" else None

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from peagle_sm.core.preflight import Result
+    from peagle_sm.core.checks.preflight import Result
 
 _HEADS = {
     "error": "Errors",

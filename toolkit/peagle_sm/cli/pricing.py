@@ -8,7 +8,7 @@ from peagle_sm.cli.output import note
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.session import Session
+    from peagle_sm.aws.session.session import Session
     from peagle_sm.measure.costs import Pricing
     from peagle_sm.measure.records import ArmRecord
     from peagle_sm.measure.report.view import View
@@ -19,7 +19,7 @@ def pricing_for(state: State, view: View, usd_per_hour: float | None, reprice: b
 
     ``usd_per_hour`` is of one instance and goes before all; ``reprice`` looks up what is recorded too.
     """
-    from peagle_sm.aws.prices import HourlyPrice, hourly
+    from peagle_sm.aws.control.prices import HourlyPrice, hourly
     from peagle_sm.measure.costs import recorded
 
     known: dict[tuple[str | None, int], HourlyPrice] = {}

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.utf8 import encoded_utf8, utf8_text
+from peagle_sm.core.spec.utf8 import encoded_utf8, utf8_text
 
 MAX_TOKENS = 256
 """Where an answer stops unless told otherwise; vLLM stops a prompt at 16, a chat at the context's end."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from peagle_sm.core.spec import EndpointSpec
+    from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 
 spec_argument = click.argument(
     "spec_path", metavar="[SPEC]", default="peagle.yaml", type=click.Path(path_type=Path, dir_okay=False)
@@ -29,7 +29,7 @@ def read_spec(path: Path) -> EndpointSpec:
     Raises:
         SpecError: the file cannot be read, or has a bad field.
     """
-    from peagle_sm.core.spec import load_spec, parse_spec
+    from peagle_sm.core.spec.endpoint_spec import load_spec, parse_spec
 
     if str(path) == "-":
         return parse_spec(sys.stdin.read(), "stdin")

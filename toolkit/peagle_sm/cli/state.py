@@ -54,7 +54,7 @@ class State:
         Raises:
             SpecError: PEAGLE_SM_LOCAL_PORT is not a port.
         """
-        from peagle_sm.aws.place import local_port
+        from peagle_sm.aws.session.place import local_port
 
         return local_port(self.settings.local_port, self.environ)
 
@@ -65,7 +65,7 @@ class State:
         Raises:
             SpecError: PEAGLE_SM_LOCAL or PEAGLE_SM_LOCAL_PORT has a value that is not allowed.
         """
-        from peagle_sm.aws.place import wants_local
+        from peagle_sm.aws.session.place import wants_local
 
         return wants_local(self.settings.local, self.settings.local_port, self.environ)
 
@@ -81,6 +81,6 @@ class State:
 
     def region(self, from_spec: str | None = None) -> str | None:
         """Flag, then environment, then the spec; None leaves it to the profile."""
-        from peagle_sm.aws.place import region_of
+        from peagle_sm.aws.session.place import region_of
 
         return region_of(self.settings.region, self.environ, from_spec)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from peagle_sm.cli.table import render_fields, render_table
 from peagle_sm.cli.words import elapsed, relative, usd
 from peagle_sm.core.failure_words import cause_first
-from peagle_sm.core.resting import rest_costs
+from peagle_sm.core.plan.resting import rest_costs
 from peagle_sm.core.words import STAND_IN, speculation_text
 
 if TYPE_CHECKING:

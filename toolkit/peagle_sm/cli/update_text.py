@@ -9,7 +9,7 @@ from peagle_sm.cli.table import render_fields
 from peagle_sm.cli.words import usd
 
 if TYPE_CHECKING:
-    from peagle_sm.core.updates import Change
+    from peagle_sm.core.plan.updates import Change
     from peagle_sm.service import UpdateOffer
 
 _LONGEST_VALUE = 60

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from peagle_sm.core import parallel_drafting
+from peagle_sm.core.catalog import parallel_drafting
 from peagle_sm.measure.records import Acceptance, AcceptanceSource
 
 _PREFIX = "vllm:spec_decode_num_"
@@ -157,7 +157,7 @@ def _added(left: Sequence[int], right: Sequence[int], sign: int) -> tuple[int, .
 
 
 def is_ineffective(found: Acceptance) -> bool:
-    """Whether parallel drafting shows no effect, by the rule of `peagle_sm.core.parallel_drafting`."""
+    """Whether parallel drafting shows no effect, by the rule of `core.catalog.parallel_drafting`."""
     if len(found.survival) < 2:
         return False
     first, second = (round(rate * found.drafts) for rate in found.survival[:2])

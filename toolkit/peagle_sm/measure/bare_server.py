@@ -5,7 +5,7 @@ from __future__ import annotations
 import urllib.error
 import urllib.request
 
-from peagle_sm.aws.wire import is_remote
+from peagle_sm.aws.session.wire import is_remote
 from peagle_sm.core.errors import NotFound, ServiceFault
 
 TIMEOUT_S = 10

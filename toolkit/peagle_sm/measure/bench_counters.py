@@ -9,8 +9,8 @@ from functools import reduce
 from operator import add
 from typing import Protocol
 
-from peagle_sm.aws.logs import since
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.control.logs import since
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import PeagleError
 from peagle_sm.measure.acceptance import Counters, from_counters, read_counters, read_log_line
 from peagle_sm.measure.bare_server import read_url

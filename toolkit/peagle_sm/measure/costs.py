@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from peagle_sm.core.catalog import Catalog, load_catalog
+from peagle_sm.core.catalog.catalog import Catalog, load_catalog
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.unit_cost import (
+from peagle_sm.core.plan.unit_cost import (
     BreakEven,
     Demand,
     Fleet,

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from peagle_sm.aws import control
-from peagle_sm.aws.components import component_names, describe_component
-from peagle_sm.aws.local_server import stand_in_weights
-from peagle_sm.aws.prices import hourly
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.control import sagemaker as control
+from peagle_sm.aws.control.components import component_names, describe_component
+from peagle_sm.aws.control.prices import hourly
+from peagle_sm.aws.session.local_server import stand_in_weights
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError
-from peagle_sm.core.spec import MODES
+from peagle_sm.core.spec.endpoint_spec import MODES
 from peagle_sm.measure.bare_server import read_url
 from peagle_sm.measure.records import ArmRecord, Mode
-from peagle_sm.service.inspection import EndpointStatus, status
+from peagle_sm.service.inventory.inspection import EndpointStatus, status
 
 IN_SERVICE = "InService"
 

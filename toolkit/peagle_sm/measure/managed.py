@@ -13,8 +13,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.aws.benchmark_jobs import JobFacts
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.control.benchmark_jobs import JobFacts
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Interrupted
 from peagle_sm.measure import managed_spec
 from peagle_sm.measure.aiperf_output import Bundle, point_record, request_records

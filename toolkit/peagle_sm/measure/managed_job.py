@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from peagle_sm.aws import benchmark_jobs as jobs
-from peagle_sm.aws import objects
-from peagle_sm.aws.benchmark_jobs import JobFacts
-from peagle_sm.aws.errors import is_unsettled
-from peagle_sm.aws.session import Session
-from peagle_sm.core import tags
+from peagle_sm.aws.control import benchmark_jobs as jobs
+from peagle_sm.aws.control.benchmark_jobs import JobFacts
+from peagle_sm.aws.session.errors import is_unsettled
+from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.storage import objects
 from peagle_sm.core.errors import BillableLeft, Interrupted, NotFound, PeagleError, ServiceFault
+from peagle_sm.core.plan import tags
 from peagle_sm.measure.aiperf_output import Bundle, read_bundle
 from peagle_sm.measure.managed_place import Place
 from peagle_sm.measure.managed_spec import DATASET, PROMPTS

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.aws import buckets, control, objects
-from peagle_sm.aws.local_server import stand_in_weights
-from peagle_sm.aws.session import Session
-from peagle_sm.core.catalog import load_catalog
+from peagle_sm.aws.control import sagemaker as control
+from peagle_sm.aws.session.local_server import stand_in_weights
+from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.storage import buckets, objects
+from peagle_sm.core.catalog.catalog import load_catalog
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.managed_spec import CHANNELS, TOKENIZER
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.utf8 import utf8_text
+from peagle_sm.core.spec.utf8 import utf8_text
 
 _GZIP = b"\x1f\x8b"
 

@@ -8,49 +8,49 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.logs import LogLine
-    from peagle_sm.service.deletion import Deletable, DeleteReport, delete, leftovers
-    from peagle_sm.service.deployment import deploy
+    from peagle_sm.aws.control.logs import LogLine
     from peagle_sm.service.endpoint import Endpoint, connect
     from peagle_sm.service.events import Event, Pacing, Phase
-    from peagle_sm.service.inspection import EndpointStatus, status
-    from peagle_sm.service.inventory import EndpointSummary, list_endpoints
-    from peagle_sm.service.keeping import Lease, keep
-    from peagle_sm.service.log_lines import logs
-    from peagle_sm.service.pausing import PauseReport, pause
-    from peagle_sm.service.planning import plan_for
-    from peagle_sm.service.resuming import ResumeOffer, resume
-    from peagle_sm.service.update_offer import UpdateOffer
-    from peagle_sm.service.updating import update
-    from peagle_sm.service.waiting import wait
+    from peagle_sm.service.guard.keeping import Lease, keep
+    from peagle_sm.service.inventory.inspection import EndpointStatus, status
+    from peagle_sm.service.inventory.listing import EndpointSummary, list_endpoints
+    from peagle_sm.service.inventory.log_lines import logs
+    from peagle_sm.service.lifecycle.deletion import Deletable, DeleteReport, delete, leftovers
+    from peagle_sm.service.lifecycle.deployment import deploy
+    from peagle_sm.service.lifecycle.pausing import PauseReport, pause
+    from peagle_sm.service.lifecycle.resuming import ResumeOffer, resume
+    from peagle_sm.service.lifecycle.update_offer import UpdateOffer
+    from peagle_sm.service.lifecycle.updating import update
+    from peagle_sm.service.lifecycle.waiting import wait
+    from peagle_sm.service.planning.planning import plan_for
 
 _HOME = {
-    "Deletable": "deletion",
-    "DeleteReport": "deletion",
+    "Deletable": "lifecycle.deletion",
+    "DeleteReport": "lifecycle.deletion",
     "Endpoint": "endpoint",
-    "EndpointStatus": "inspection",
-    "EndpointSummary": "inventory",
+    "EndpointStatus": "inventory.inspection",
+    "EndpointSummary": "inventory.listing",
     "Event": "events",
-    "Lease": "keeping",
-    "LogLine": "log_lines",
+    "Lease": "guard.keeping",
+    "LogLine": "inventory.log_lines",
     "Pacing": "events",
-    "PauseReport": "pausing",
+    "PauseReport": "lifecycle.pausing",
     "Phase": "events",
-    "ResumeOffer": "resuming",
-    "UpdateOffer": "update_offer",
+    "ResumeOffer": "lifecycle.resuming",
+    "UpdateOffer": "lifecycle.update_offer",
     "connect": "endpoint",
-    "delete": "deletion",
-    "deploy": "deployment",
-    "keep": "keeping",
-    "leftovers": "deletion",
-    "list_endpoints": "inventory",
-    "logs": "log_lines",
-    "pause": "pausing",
-    "plan_for": "planning",
-    "resume": "resuming",
-    "status": "inspection",
-    "update": "updating",
-    "wait": "waiting",
+    "delete": "lifecycle.deletion",
+    "deploy": "lifecycle.deployment",
+    "keep": "guard.keeping",
+    "leftovers": "lifecycle.deletion",
+    "list_endpoints": "inventory.listing",
+    "logs": "inventory.log_lines",
+    "pause": "lifecycle.pausing",
+    "plan_for": "planning.planning",
+    "resume": "lifecycle.resuming",
+    "status": "inventory.inspection",
+    "update": "lifecycle.updating",
+    "wait": "lifecycle.waiting",
 }
 
 __all__ = [

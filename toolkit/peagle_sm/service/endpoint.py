@@ -6,22 +6,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from peagle_sm.aws import control, runtime, sagemaker_sdk
-from peagle_sm.aws.patience import Patience
-from peagle_sm.aws.runtime import Completion, TokenStream
-from peagle_sm.aws.session import Session, make_session
+from peagle_sm.aws.control import sagemaker as control
+from peagle_sm.aws.session import sagemaker_sdk
+from peagle_sm.aws.session.session import Session, make_session
+from peagle_sm.aws.streams import runtime
+from peagle_sm.aws.streams.patience import Patience
+from peagle_sm.aws.streams.runtime import Completion, TokenStream
 from peagle_sm.service.events import Pacing, Progress
-from peagle_sm.service.invocation import Sender
+from peagle_sm.service.serving.invocation import Sender
 
 if TYPE_CHECKING:
     import aiohttp
     from openai import AsyncOpenAI, OpenAI
     from sagemaker.core.resources import Endpoint as SageMakerEndpoint
 
-    from peagle_sm.aws.async_stream import AsyncTokenStream
-    from peagle_sm.aws.logs import LogLine
-    from peagle_sm.service.deletion import DeleteReport
-    from peagle_sm.service.inspection import EndpointStatus
+    from peagle_sm.aws.control.logs import LogLine
+    from peagle_sm.aws.streams.async_stream import AsyncTokenStream
+    from peagle_sm.service.inventory.inspection import EndpointStatus
+    from peagle_sm.service.lifecycle.deletion import DeleteReport
 
 Messages = Sequence[Mapping[str, Any]]
 
@@ -57,7 +59,7 @@ class Endpoint:
     def __exit__(self, *_: object) -> None:
         if not self._made_here:
             return
-        from peagle_sm.service.deletion import remove_if_there
+        from peagle_sm.service.lifecycle.deletion import remove_if_there
 
         remove_if_there(self.session, self.name, self._pacing)
 
@@ -152,8 +154,8 @@ class Endpoint:
             SpecError: a body or a time that is not acceptable. What else `stream` raises comes as the
                 stream is entered, and NotFound where aiohttp is not installed.
         """
-        from peagle_sm.aws.async_runtime import AsyncCall
-        from peagle_sm.aws.async_stream import AsyncTokenStream
+        from peagle_sm.aws.streams.async_runtime import AsyncCall
+        from peagle_sm.aws.streams.async_stream import AsyncTokenStream
 
         encoded = runtime.request_body(body, prompt, messages, params, streamed=True)
         runtime.check_size(encoded)
@@ -175,13 +177,13 @@ class Endpoint:
             NotFound: the package openai is not installed.
             SpecError: the endpoint runs components, and it is not clear which one to ask.
         """
-        from peagle_sm.service.openai_access import openai_client
+        from peagle_sm.service.serving.openai_access import openai_client
 
         return openai_client(self.session, self.name, component, options)
 
     def async_openai(self, *, component: str | None = None, **options: Any) -> AsyncOpenAI:
         """As `openai`, for asyncio."""
-        from peagle_sm.service.openai_access import async_openai_client
+        from peagle_sm.service.serving.openai_access import async_openai_client
 
         return async_openai_client(self.session, self.name, component, options)
 
@@ -212,13 +214,13 @@ class Endpoint:
 
     def status(self) -> EndpointStatus:
         """Return everything known of the endpoint."""
-        from peagle_sm.service.inspection import status
+        from peagle_sm.service.inventory.inspection import status
 
         return status(self.name, session=self.session)
 
     def logs(self, *, follow: bool = False, limit: int = 100) -> Iterator[LogLine]:
         """Yield its output, oldest first."""
-        from peagle_sm.service.log_lines import logs
+        from peagle_sm.service.inventory.log_lines import logs
 
         return logs(self.name, session=self.session, follow=follow, limit=limit, pacing=self._pacing)
 
@@ -229,7 +231,7 @@ class Endpoint:
             NotFound: nothing of it is there.
             BillableLeft: it could not be proven gone.
         """
-        from peagle_sm.service.deletion import delete
+        from peagle_sm.service.lifecycle.deletion import delete
 
         return delete(
             [self.name],
@@ -256,7 +258,7 @@ def connect(name: str, *, session: Session, pacing: Pacing | None = None) -> End
         NotFound: there is none of that name.
     """
     if control.describe_endpoint(session, name) is None:
-        from peagle_sm.service.inspection import absent
+        from peagle_sm.service.inventory.inspection import absent
 
         raise absent(session, name)
     return Endpoint(name, session, pacing=pacing)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 
 Phase = Literal[
     "check",

@@ -11,7 +11,7 @@ from peagle_sm.cli.chat.conversation import Conversation
 from peagle_sm.core.errors import PeagleError, SpecError
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.runtime import Chunk, StreamSummary
+    from peagle_sm.aws.streams.runtime import Chunk, StreamSummary
     from peagle_sm.service import Endpoint
 
 # How vLLM says that a conversation is too long (vllm/renderers/params.py, v1/engine/input_processor.py).

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from peagle_sm.core.utf8 import utf8_text
+from peagle_sm.core.spec.utf8 import utf8_text
 
 _FENCE = '"""'
 PROMPT, MORE = "> ", ". "

@@ -19,7 +19,7 @@ from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.files import CannotWrite, write_file
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.runtime import Chunk
+    from peagle_sm.aws.streams.runtime import Chunk
     from peagle_sm.service import Endpoint
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.runtime import Chunk, StreamSummary
+    from peagle_sm.aws.streams.runtime import Chunk, StreamSummary
 
 
 class Meter:

@@ -14,7 +14,7 @@ from peagle_sm.cli.output import note, to_json
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.runtime import Chunk
+    from peagle_sm.aws.streams.runtime import Chunk
 
 
 class Screen:

@@ -31,7 +31,7 @@ def init(state: State, folder: Path) -> None:
     Writes app.py, cdk.json, requirements.txt, package.json, stacks/ and container/ to FOLDER (default: this
     folder). From a clone of the project none of this is needed: its own app.py is the same.
     """
-    from peagle_sm.service.cdk_project import write_project
+    from peagle_sm.service.planning.cdk_project import write_project
 
     written = write_project(folder)
     place = f"cd {folder}\n" if str(folder) != "." else ""

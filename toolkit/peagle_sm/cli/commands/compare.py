@@ -27,10 +27,10 @@ from peagle_sm.cli.state import State
 from peagle_sm.measure.needs import need_packages, results_file
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.session import Session
+    from peagle_sm.aws.session.session import Session
     from peagle_sm.cli.progress import Follower
-    from peagle_sm.core.spec import EndpointSpec
-    from peagle_sm.core.spec import Mode as SpecMode
+    from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+    from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
     from peagle_sm.measure.compare.contest import Setup
     from peagle_sm.measure.compare.rounds import Round
     from peagle_sm.measure.compare.run import Around, Outcome
@@ -134,7 +134,7 @@ def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> 
     from peagle_sm.core.errors import Declined, SpecError
     from peagle_sm.measure.compare.fleet import refuse_taken_names
     from peagle_sm.measure.compare.rounds import deployed_rounds
-    from peagle_sm.service.guarding import require_guard
+    from peagle_sm.service.guard.guarding import require_guard
 
     if texts:
         raise SpecError(

@@ -81,7 +81,7 @@ def cost(
     """
     from peagle_sm.cli.cost_text import cost_data, render_cost
     from peagle_sm.cli.pricing import pricing_for
-    from peagle_sm.core.unit_cost import Demand
+    from peagle_sm.core.plan.unit_cost import Demand
     from peagle_sm.measure.costs import cheapest, cost_rows, head_value
     from peagle_sm.measure.points import Objective
     from peagle_sm.measure.report.files import read_files

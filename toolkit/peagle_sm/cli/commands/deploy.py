@@ -16,8 +16,8 @@ from peagle_sm.cli.spec_file import given, read_spec, spec_argument
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.session import Session
-    from peagle_sm.core.plan import Plan
+    from peagle_sm.aws.session.session import Session
+    from peagle_sm.core.plan.plan import Plan
     from peagle_sm.service import Endpoint
 
 
@@ -66,7 +66,7 @@ def deploy(
     from peagle_sm.cli.signals import termination_is_ctrl_c
     from peagle_sm.service import deploy as create
     from peagle_sm.service import plan_for
-    from peagle_sm.service.preflight import known_ids
+    from peagle_sm.service.planning.preflight import known_ids
 
     spec = read_spec(spec_path)
     if not dry_run:
@@ -106,7 +106,7 @@ def deploy(
 def look_first(state: State, session: Session, made: Plan, skip: tuple[str, ...]) -> None:
     """Look before anything is made; what is not in order but does not refuse is told on stderr."""
     from peagle_sm.cli.preflight_text import render_deploy_notes
-    from peagle_sm.service.preflight import require_preflight, results_data
+    from peagle_sm.service.planning.preflight import require_preflight, results_data
 
     results = require_preflight(session, made, skip=skip)
     told = [each for each in results if each.status in ("warning", "unknown", "skipped")]

@@ -17,10 +17,10 @@ from peagle_sm.cli.state import State
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from peagle_sm.aws.session import Session
+    from peagle_sm.aws.session.session import Session
+    from peagle_sm.core.checks.preflight import Result
     from peagle_sm.core.errors import PeagleError
-    from peagle_sm.core.preflight import Result
-    from peagle_sm.core.records import Plan
+    from peagle_sm.core.plan.records import Plan
 
 _DEFAULT = Path("peagle.yaml")
 
@@ -71,7 +71,7 @@ def doctor(
     """
     from peagle_sm.cli.connect import open_session
     from peagle_sm.core.errors import CredentialsError, SpecError
-    from peagle_sm.service.checkup import planned
+    from peagle_sm.service.planning.checkup import planned
 
     state: State = ctx.obj
     path = spec_path or (_DEFAULT if _DEFAULT.exists() else None)
@@ -96,22 +96,22 @@ def doctor(
 
 
 def _of_the_machine(error: PeagleError, skip: Sequence[str]) -> tuple[Result, ...]:
-    from peagle_sm.service.machine import read_machine
-    from peagle_sm.service.preflight import machine_only
+    from peagle_sm.service.planning.machine import read_machine
+    from peagle_sm.service.planning.preflight import machine_only
 
     return machine_only(error, read_machine(), skip=skip)
 
 
 def _look(session: Session, plan: Plan | None, skip: Sequence[str], timeout_s: float) -> tuple[Result, ...]:
-    from peagle_sm.service.machine import read_machine
-    from peagle_sm.service.preflight import preflight
+    from peagle_sm.service.planning.machine import read_machine
+    from peagle_sm.service.planning.preflight import preflight
 
     return preflight(session, plan, skip=skip, timeout_s=timeout_s, more={"machine": partial(read_machine)})
 
 
 def _tell(state: State, results: tuple[Result, ...], verbose: bool) -> None:
     from peagle_sm.cli.preflight_text import render_results
-    from peagle_sm.service.preflight import results_data
+    from peagle_sm.service.planning.preflight import results_data
 
     emit(
         state,
@@ -123,7 +123,7 @@ def _tell(state: State, results: tuple[Result, ...], verbose: bool) -> None:
 
 def _show(state: State, results: tuple[Result, ...], verbose: bool) -> None:
     from peagle_sm.core.errors import CredentialsError
-    from peagle_sm.service.preflight import PreflightFailed, refuse_errors
+    from peagle_sm.service.planning.preflight import PreflightFailed, refuse_errors
 
     _tell(state, results, verbose)
     try:
@@ -149,8 +149,8 @@ def _mend(
     """Whether anything was changed."""
     from peagle_sm.cli.commands.guard_install import install
     from peagle_sm.cli.confirm import confirmed
-    from peagle_sm.service.mending import mending, own_buckets
-    from peagle_sm.service.preflight import draft_of
+    from peagle_sm.service.planning.mending import mending, own_buckets
+    from peagle_sm.service.planning.preflight import draft_of
 
     draft = draft_of(plan) if plan is not None else None
     found = mending(results, draft)
@@ -172,6 +172,6 @@ def _mend(
 
 def _write(path: Path, fields: dict[str, object]) -> None:
     from peagle_sm.core.files import write_file
-    from peagle_sm.core.spec_fields import edit_spec
+    from peagle_sm.core.spec.fields import edit_spec
 
     write_file(path, edit_spec(path.read_text(encoding="utf-8"), fields, str(path)))

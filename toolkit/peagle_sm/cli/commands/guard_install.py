@@ -13,7 +13,7 @@ from peagle_sm.cli.output import emit, say
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
-    from peagle_sm.service.guard import InstallPlan
+    from peagle_sm.service.guard.installation import InstallPlan
 
 
 @click.command(cls=Command)
@@ -68,7 +68,7 @@ def install(
     from peagle_sm.cli.guard_text import plan_data, render_install_plan, render_installed
     from peagle_sm.cli.output import to_json
     from peagle_sm.cli.progress import follower
-    from peagle_sm.service import guard
+    from peagle_sm.service.guard import installation as guard
 
     need_terminal(state, yes, f"peagle-sm guard status{state.flags}")
     session = open_session(state)

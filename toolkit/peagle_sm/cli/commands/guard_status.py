@@ -20,7 +20,7 @@ def status(state: State) -> None:
     """
     from peagle_sm.cli.connect import open_session
     from peagle_sm.cli.guard_text import render_guard_status
-    from peagle_sm.service.guard_status import guard_status
+    from peagle_sm.service.guard.status import guard_status
 
     session = open_session(state)
     found = guard_status(session)

@@ -22,7 +22,7 @@ def sweep(state: State, dry_run: bool) -> None:
     """
     from peagle_sm.cli.connect import open_session
     from peagle_sm.cli.guard_text import render_sweep
-    from peagle_sm.service.guard_status import sweep as run
+    from peagle_sm.service.guard.status import sweep as run
 
     session = open_session(state)
     report = run(session, dry_run=dry_run)

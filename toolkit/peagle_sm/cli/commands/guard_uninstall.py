@@ -33,7 +33,7 @@ def uninstall(state: State, yes: bool, leave_unguarded: bool) -> None:
     from peagle_sm.cli.connect import open_session
     from peagle_sm.cli.guard_text import render_uninstalled
     from peagle_sm.cli.progress import follower
-    from peagle_sm.service import guard
+    from peagle_sm.service.guard import installation as guard
 
     need_terminal(state, yes, f"peagle-sm guard status{state.flags}")
     session = open_session(state)

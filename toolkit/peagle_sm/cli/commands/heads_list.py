@@ -13,7 +13,7 @@ from peagle_sm.cli.state import State
 from peagle_sm.cli.table import render_table
 
 if TYPE_CHECKING:
-    from peagle_sm.core.catalog import HeadEntry
+    from peagle_sm.core.catalog.catalog import HeadEntry
 
 _HEADERS = ("head", "target", "mode", "trained K", "layers", "licence", "revision", "where")
 
@@ -28,7 +28,7 @@ def list_(state: State, model: str | None) -> None:
     MODEL leaves those of one target. A dash: not known; where no revision is pinned, `heads stage` takes the
     newest commit and records it. --format json has each head's source and date.
     """
-    from peagle_sm.core.catalog import load_catalog
+    from peagle_sm.core.catalog.catalog import load_catalog
 
     catalog = load_catalog()
     if model is not None:

@@ -48,7 +48,7 @@ def stage(
     every file's checksum afterwards; manifest.json comes last. Run again, it goes on where it ended, and
     sends nothing twice. What the prefix holds already is never written over.
     """
-    from peagle_sm.aws.objects import split_uri
+    from peagle_sm.aws.storage.objects import split_uri
     from peagle_sm.cli.connect import open_session
     from peagle_sm.cli.heads_sources import sources_for
     from peagle_sm.core.errors import SpecError
@@ -86,7 +86,7 @@ def _stage(
     state: State, what: str, uri: str, sources: Sources, dry_run: bool, yes: bool, given: dict[str, Any]
 ) -> None:
     from peagle_sm import __version__
-    from peagle_sm.aws.folders import cache_dir
+    from peagle_sm.aws.session.folders import cache_dir
     from peagle_sm.cli.heads_text import render_staged, render_staging, spec_lines
     from peagle_sm.cli.signals import termination_is_ctrl_c
     from peagle_sm.service.heads import plan_staging
@@ -180,6 +180,6 @@ def _follow(state: State) -> Callable[[str, str, int, int], None]:
 
 def _write(path: Path, fields: dict[str, str]) -> None:
     from peagle_sm.core.files import write_file
-    from peagle_sm.core.spec_fields import edit_spec
+    from peagle_sm.core.spec.fields import edit_spec
 
     write_file(path, edit_spec(path.read_text(encoding="utf-8"), fields, str(path)))

@@ -13,14 +13,14 @@ from peagle_sm.cli.output import emit, to_json
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
-    from peagle_sm.core.catalog import Catalog
+    from peagle_sm.core.catalog.catalog import Catalog
 
 SCHEMA_NAME = "peagle.schema.json"
 MODES = ("none", "eagle3", "p-eagle")
 
 
 def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from peagle_sm.core.catalog import load_catalog
+    from peagle_sm.core.catalog.catalog import load_catalog
 
     return [name for name in load_catalog().models if name.startswith(incomplete)]
 
@@ -61,8 +61,8 @@ def init(
     their default commented out. The JSON schema is written beside it, so that editors complete and check.
     """
     from peagle_sm.cli.init_text import render_spec
-    from peagle_sm.core.catalog import load_catalog
-    from peagle_sm.core.spec import json_schema, parse_spec
+    from peagle_sm.core.catalog.catalog import load_catalog
+    from peagle_sm.core.spec.endpoint_spec import json_schema, parse_spec
 
     catalog = load_catalog()
     model = _known_model(model, catalog)

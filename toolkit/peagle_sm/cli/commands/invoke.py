@@ -23,7 +23,7 @@ from peagle_sm.cli.request_body import (
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.runtime import Choice, Chunk, Completion
+    from peagle_sm.aws.streams.runtime import Choice, Chunk, Completion
     from peagle_sm.service import Endpoint, EndpointStatus
 
 _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)

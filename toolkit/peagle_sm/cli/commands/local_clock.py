@@ -47,7 +47,7 @@ def advance(state: State, duration: str, port: int | None) -> None:
             details={"found": duration, "allowed": "a number and s, m, h or d"},
         ) from error
     need_local_extra()
-    from peagle_sm.aws.local_server import advance_clock, find_server
+    from peagle_sm.aws.session.local_server import advance_clock, find_server
 
     server = find_server(chosen_port(state, port))
     began = monotonic()

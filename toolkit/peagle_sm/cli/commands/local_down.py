@@ -25,7 +25,7 @@ def down(state: State, port: int | None) -> None:
     is looked for again afterwards, so that what is listed as ended is proven gone.
     """
     need_local_extra()
-    from peagle_sm.aws.local_server import down as stop
+    from peagle_sm.aws.session.local_server import down as stop
 
     ended = stop(chosen_port(state, port))
     rows = [(str(each.port), each.kind, each.name, str(each.pid), each.how) for each in ended]

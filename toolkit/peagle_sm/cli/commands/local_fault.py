@@ -78,7 +78,7 @@ def add(state: State, /, kind: str, port: int | None, **given: Any) -> None:
       sse-error                an error event inside the answer, as vLLM reports one
     """
     need_local_extra()
-    from peagle_sm.aws.local_server import add_fault, fault_of, find_server
+    from peagle_sm.aws.session.local_server import add_fault, fault_of, find_server
     from peagle_sm.cli.fault_text import render_faults
 
     told = {name: value for name, value in given.items() if value is not None}
@@ -94,7 +94,7 @@ def add(state: State, /, kind: str, port: int | None, **given: Any) -> None:
 def list_(state: State, port: int | None) -> None:
     """List the faults that are set, and how often each has struck."""
     need_local_extra()
-    from peagle_sm.aws.local_server import faults, find_server
+    from peagle_sm.aws.session.local_server import faults, find_server
 
     _show(state, faults(find_server(chosen_port(state, port)).port))
 
@@ -110,7 +110,7 @@ def clear(state: State, ids: tuple[str, ...], port: int | None) -> None:
     What was taken back is printed, with how often it struck. Exit code 4 when none is called so.
     """
     need_local_extra()
-    from peagle_sm.aws.local_server import clear_faults, find_server
+    from peagle_sm.aws.session.local_server import clear_faults, find_server
 
     _show(state, clear_faults(find_server(chosen_port(state, port)).port, ids))
 

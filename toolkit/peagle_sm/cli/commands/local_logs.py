@@ -39,7 +39,7 @@ def logs(state: State, name: str | None, follow: bool, tail: int, port: int | No
     `peagle-sm logs` reads them as CloudWatch has them, and can follow.
     """
     need_local_extra()
-    from peagle_sm.aws.local_server import endpoint_logs, find_server
+    from peagle_sm.aws.session.local_server import endpoint_logs, find_server
     from peagle_sm.cli.signals import until_ctrl_c
 
     server = find_server(chosen_port(state, port))

@@ -22,7 +22,7 @@ def status(state: State, port: int | None) -> None:
     given. Exit code 4 when none runs.
     """
     need_local_extra()
-    from peagle_sm.aws.local_server import find_server, servers
+    from peagle_sm.aws.session.local_server import find_server, servers
 
     wanted = chosen_port(state, port)
     found = servers(wanted)

@@ -16,7 +16,7 @@ from peagle_sm.cli.output import emit, note
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.local_server import LocalStatus
+    from peagle_sm.aws.session.local_server import LocalStatus
 
 _PYTHON = "PEAGLE_SM_ENGINE_PYTHON"
 
@@ -42,8 +42,8 @@ def up(state: State, port: int | None, detach: bool, engine_python: Path | None)
     2.5 GB, once).
     """
     need_local_extra()
-    from peagle_sm.aws.local_server import ensure_engine, refuse_taken, servers
-    from peagle_sm.aws.local_server import up as start
+    from peagle_sm.aws.session.local_server import ensure_engine, refuse_taken, servers
+    from peagle_sm.aws.session.local_server import up as start
 
     def say(line: str) -> None:
         note(state, line)
@@ -90,7 +90,7 @@ def _print(state: State, status: LocalStatus) -> None:
 
 
 def _others_note(port: int) -> str | None:
-    from peagle_sm.aws.local_server import known_servers
+    from peagle_sm.aws.session.local_server import known_servers
 
     others = [known for known in known_servers() if known.port != port and known.server.alive]
     if not others:
@@ -115,7 +115,7 @@ class _Notes(logging.Handler):
 
 
 def _show_log(state: State) -> None:
-    from peagle_sm.aws.local_server import LOGGER
+    from peagle_sm.aws.session.local_server import LOGGER
 
     logger = logging.getLogger(LOGGER)
     logger.setLevel(logging.INFO)

@@ -14,7 +14,7 @@ from peagle_sm.cli.spec_file import spec_argument
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
-    from peagle_sm.service.locking import Locking
+    from peagle_sm.service.planning.locking import Locking
 
 
 @click.command(cls=Command)
@@ -39,8 +39,8 @@ def lock(
     from peagle_sm.cli.connect import open_session
     from peagle_sm.cli.lock_text import lock_data, render_lock
     from peagle_sm.core.errors import SpecError
-    from peagle_sm.core.spec import load_spec
-    from peagle_sm.service.locking import make_lock, resolves_by_jumpstart, write_lock
+    from peagle_sm.core.spec.endpoint_spec import load_spec
+    from peagle_sm.service.planning.locking import make_lock, resolves_by_jumpstart, write_lock
 
     if str(spec_path) == "-":
         raise SpecError(

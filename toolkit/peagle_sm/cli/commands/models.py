@@ -13,7 +13,7 @@ from peagle_sm.cli.state import State
 from peagle_sm.cli.table import render_table
 
 if TYPE_CHECKING:
-    from peagle_sm.core.catalog import Catalog
+    from peagle_sm.core.catalog.catalog import Catalog
 
 _HEADERS = (
     "model",
@@ -36,7 +36,7 @@ def models(state: State) -> None:
 
     --format json has every fact with its source and date. A dash: not known.
     """
-    from peagle_sm.core.catalog import load_catalog
+    from peagle_sm.core.catalog.catalog import load_catalog
 
     catalog = load_catalog()
     emit(

@@ -15,7 +15,7 @@ from peagle_sm.cli.output import note, to_json
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.session import Session
+    from peagle_sm.aws.session.session import Session
 
 
 @click.command("openai", cls=Command)
@@ -44,9 +44,9 @@ def openai(state: State, name: str, component: str | None, hours: float, shell: 
     token with the rights of your AWS credentials: it is printed on stdout and kept nowhere. The route serves
     chat completions only, and tools must leave the model's name empty; for others there is `peagle-sm serve`.
     """
-    from peagle_sm.aws.bearer import bearer_token
+    from peagle_sm.aws.session.bearer import bearer_token
     from peagle_sm.cli.connect import open_session
-    from peagle_sm.service.openai_access import component_of, openai_base_url
+    from peagle_sm.service.serving.openai_access import component_of, openai_base_url
 
     session = open_session(state)
     token = bearer_token(session, hours=hours)  # first, since it costs no call

@@ -15,9 +15,9 @@ from peagle_sm.cli.spec_file import read_spec, spec_argument
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.session import Session
-    from peagle_sm.core.plan import Plan
-    from peagle_sm.core.preflight import Result
+    from peagle_sm.aws.session.session import Session
+    from peagle_sm.core.checks.preflight import Result
+    from peagle_sm.core.plan.plan import Plan
 
 
 @click.command(cls=Command)
@@ -54,7 +54,7 @@ def plan(state: State, spec_path: Path, dry_run: bool, stack: bool, preflight: b
         )
     refuse_if_needed(made, shown=state.format == "table" and not dry_run)
     if results:
-        from peagle_sm.service.preflight import refuse_errors
+        from peagle_sm.service.planning.preflight import refuse_errors
 
         refuse_errors(results)
 
@@ -62,7 +62,7 @@ def plan(state: State, spec_path: Path, dry_run: bool, stack: bool, preflight: b
 def _preflight(session: Session, made: Plan) -> tuple[Result, ...]:
     """What the account says; what the plan itself says stands in its findings."""
     from peagle_sm.core.checks import SPEC_CHECKS
-    from peagle_sm.service.preflight import preflight
+    from peagle_sm.service.planning.preflight import preflight
 
     findings = {each.id for each in SPEC_CHECKS}
     return tuple(each for each in preflight(session, made) if each.check not in findings)
@@ -75,7 +75,7 @@ def _results_text(results: tuple[Result, ...], flags: str) -> str:
 
 
 def _results_data(results: tuple[Result, ...]) -> dict[str, Any]:
-    from peagle_sm.service.preflight import results_data
+    from peagle_sm.service.planning.preflight import results_data
 
     return {"preflight": results_data(results)} if results else {}
 
@@ -97,7 +97,7 @@ def refuse_if_needed(made: Plan, shown: bool = False, skip: Collection[str] = ()
     from dataclasses import asdict
 
     from peagle_sm.core.errors import PlanRefused
-    from peagle_sm.service.planning import errors_of
+    from peagle_sm.service.planning.planning import errors_of
 
     errors = errors_of(made, skip)
     if not errors:

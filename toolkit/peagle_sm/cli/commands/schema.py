@@ -13,6 +13,6 @@ from peagle_sm.cli.output import to_json
 @global_options
 def schema() -> None:
     """Print the JSON schema of peagle.yaml."""
-    from peagle_sm.core.spec import json_schema
+    from peagle_sm.core.spec.endpoint_spec import json_schema
 
     click.echo(to_json(json_schema()))

@@ -19,7 +19,7 @@ from peagle_sm.cli.state import State
 from peagle_sm.core.extras import install_command
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.session import Session
+    from peagle_sm.aws.session.session import Session
     from peagle_sm.service import EndpointStatus
     from peagle_sm.service.serving.proxy import Served
     from peagle_sm.service.serving.running import Running
@@ -59,7 +59,7 @@ def serve(state: State, name: str, port: int, host: str, component: str | None, 
     """
     _need_extra()
     from peagle_sm.cli.connect import open_session
-    from peagle_sm.service.openai_access import component_of
+    from peagle_sm.service.serving.openai_access import component_of
     from peagle_sm.service.serving.proxy import Proxy
     from peagle_sm.service.serving.running import run
     from peagle_sm.service.serving.upstream import Upstream
@@ -109,7 +109,7 @@ def _look(state: State, session: Session, name: str) -> EndpointStatus | None:
 
 
 def _announce(state: State, session: Session, running: Running, status: EndpointStatus | None) -> None:
-    from peagle_sm.aws.refusals import serving_step
+    from peagle_sm.aws.streams.refusals import serving_step
 
     summary = status.summary if status else None
     proxy = running.proxy

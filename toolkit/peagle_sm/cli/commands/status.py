@@ -14,7 +14,7 @@ from peagle_sm.cli.output import emit, note, to_json
 from peagle_sm.cli.state import State
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.session import Session
+    from peagle_sm.aws.session.session import Session
     from peagle_sm.service import EndpointStatus
 
 _LEAST_PAUSE_S = 1.0
@@ -62,7 +62,7 @@ def _show(state: State, session: Session, found: EndpointStatus, verbose: bool =
 
 def watch_status(state: State, session: Session, found: EndpointStatus, verbose: bool = False) -> None:
     """Show the status and its changes until the endpoint is gone; Ctrl-C raises KeyboardInterrupt."""
-    from peagle_sm.aws.errors import is_unsettled
+    from peagle_sm.aws.session.errors import is_unsettled
     from peagle_sm.core.errors import NotFound, PeagleError
     from peagle_sm.service import Pacing
     from peagle_sm.service import status as read_status

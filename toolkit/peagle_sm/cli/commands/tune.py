@@ -18,8 +18,8 @@ from peagle_sm.cli.state import State
 from peagle_sm.measure.needs import PACKAGES, need_packages, results_file
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.session import Session
-    from peagle_sm.core.plan import Plan, Request
+    from peagle_sm.aws.session.session import Session
+    from peagle_sm.core.plan.plan import Plan, Request
     from peagle_sm.measure.tune.components import HostPlan
     from peagle_sm.measure.tune.job import Job
 
@@ -109,7 +109,7 @@ def tune(state: State, /, spec_path: Path, **options: Any) -> None:
     from peagle_sm.cli.signals import termination_is_ctrl_c
     from peagle_sm.cli.tune_text import done_data, render_before, render_done
     from peagle_sm.measure.tune import job as tuning
-    from peagle_sm.service.guarding import require_guard
+    from peagle_sm.service.guard.guarding import require_guard
 
     spec = read_spec(spec_path)
     session = open_session(state, spec.placement.region)

@@ -24,8 +24,8 @@ from peagle_sm.core.checks import (
     vocabulary,
 )
 from peagle_sm.core.checks.base import SPEC, Check, Fix, Note, check, preflight_check
-from peagle_sm.core.records import Finding
-from peagle_sm.core.resolve import Draft
+from peagle_sm.core.plan.records import Finding
+from peagle_sm.core.plan.resolve import Draft
 
 __all__ = [
     "ALL_CHECKS",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peagle_sm.core.checks.base import Check, Fix, Note, preflight_check
-from peagle_sm.core.preflight_facts import Guard, Identity, Rights, Role, Taken
-from peagle_sm.core.records import Severity
-from peagle_sm.core.resolve import Draft
+from peagle_sm.core.checks.preflight_facts import Guard, Identity, Rights, Role, Taken
+from peagle_sm.core.plan.records import Severity
+from peagle_sm.core.plan.resolve import Draft
 
 _SKEW_WARNING_S = 60.0
 _SKEW_ERROR_S = 300.0

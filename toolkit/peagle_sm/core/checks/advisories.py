@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date
 
-from peagle_sm.core.advisories import expiry_words, load_advisories
+from peagle_sm.core.catalog.advisories import expiry_words, load_advisories
+from peagle_sm.core.catalog.images import version_of
 from peagle_sm.core.checks.base import Check, Note, check
-from peagle_sm.core.images import version_of
-from peagle_sm.core.resolve import Draft
+from peagle_sm.core.plan.resolve import Draft
 
 
 def _today(draft: Draft) -> date | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peagle_sm.core.checks.base import Check, Edits, Fix, Note, check
-from peagle_sm.core.environment import AUTO_RECOVERY, REQUEST_METRICS, environment, speculative_config
-from peagle_sm.core.resolve import Draft
+from peagle_sm.core.plan.environment import AUTO_RECOVERY, REQUEST_METRICS, environment, speculative_config
+from peagle_sm.core.plan.resolve import Draft
 
 
 @check(

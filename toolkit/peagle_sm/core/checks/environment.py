@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peagle_sm.core.checks.base import Check, Note, check
-from peagle_sm.core.environment import OWNED, environment
-from peagle_sm.core.resolve import Draft
+from peagle_sm.core.plan.environment import OWNED, environment
+from peagle_sm.core.plan.resolve import Draft
 
 MAX_ENTRIES = 100
 MAX_VALUE_BYTES = 1024

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from peagle_sm.core.checks.base import Check, Note, check
-from peagle_sm.core.resolve import Draft
+from peagle_sm.core.plan.resolve import Draft
 
 _SECURITY = "https://docs.vllm.ai/en/latest/usage/security/"
 SECRET_NAME = re.compile(r"(^|_)(SECRET|PASSWORD|PASSWD|TOKEN|PRIVATE_KEY|ACCESS_KEY)(_|$)")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peagle_sm.core.checks.base import Check, Edits, Fix, Note, check
-from peagle_sm.core.guard_names import execution_role, scheduler_role
-from peagle_sm.core.memory import memory_fit, unknown_facts
-from peagle_sm.core.payloads import partition
-from peagle_sm.core.resolve import Draft
+from peagle_sm.core.guard.names import execution_role, scheduler_role
+from peagle_sm.core.plan.memory import memory_fit, unknown_facts
+from peagle_sm.core.plan.payloads import partition
+from peagle_sm.core.plan.resolve import Draft
 
 
 def _guards_roles(draft: Draft) -> Edits:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from peagle_sm.core.checks.base import Check, Note, preflight_check
 from peagle_sm.core.heads.fault import HeadLook
-from peagle_sm.core.resolve import Draft
+from peagle_sm.core.plan.resolve import Draft
 
 
 @preflight_check(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from peagle_sm.core.catalog.images import version_of
 from peagle_sm.core.checks.base import Check, Note, check
-from peagle_sm.core.images import version_of
-from peagle_sm.core.resolve import Draft
+from peagle_sm.core.plan.resolve import Draft
 
 _ECR = re.compile(r"(\d{12})\.dkr\.ecr(?:-fips)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/(.+)")
 _DLC = "https://github.com/aws/deep-learning-containers"

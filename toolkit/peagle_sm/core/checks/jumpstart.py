@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peagle_sm.core.checks.base import Check, Note, check
-from peagle_sm.core.environment import SPECULATIVE_CONFIG
 from peagle_sm.core.jumpstart.acceleration import unaccelerated
-from peagle_sm.core.resolve import Draft
+from peagle_sm.core.plan.environment import SPECULATIVE_CONFIG
+from peagle_sm.core.plan.resolve import Draft
 
 _SDK = "https://github.com/aws/sagemaker-python-sdk"
 # Said by checks of their own, which look at the plan and not at JumpStart's settings.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peagle_sm.core.catalog import known_regions
+from peagle_sm.core.catalog.catalog import known_regions
 from peagle_sm.core.checks.base import Check, Note, check
-from peagle_sm.core.resolve import Draft
-from peagle_sm.core.wording import suggest
+from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.spec.complaints import suggest
 
 
 @check(

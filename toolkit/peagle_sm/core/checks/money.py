@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peagle_sm.core.checks.base import Check, Note, check
-from peagle_sm.core.cost import cost_of
-from peagle_sm.core.resolve import Draft
+from peagle_sm.core.plan.cost import cost_of
+from peagle_sm.core.plan.resolve import Draft
 
 
 @check(

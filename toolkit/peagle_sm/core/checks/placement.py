@@ -6,12 +6,12 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import replace
 
-from peagle_sm.core.catalog import known_instance_types
+from peagle_sm.core.catalog.catalog import known_instance_types
 from peagle_sm.core.checks.base import Check, Edits, Fix, Note, check
-from peagle_sm.core.environment import environment
-from peagle_sm.core.payloads import host_ami
-from peagle_sm.core.resolve import Draft
-from peagle_sm.core.wording import suggest
+from peagle_sm.core.plan.environment import environment
+from peagle_sm.core.plan.payloads import host_ami
+from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.spec.complaints import suggest
 
 
 def unused_gpus(draft: Draft) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peagle_sm.core.checks.base import Check, Note, check
-from peagle_sm.core.guard_names import EXECUTION_ROLE_PREFIX, MODEL_PROVIDER, execution_role
-from peagle_sm.core.payloads import model_body
-from peagle_sm.core.resolve import Draft
+from peagle_sm.core.guard.names import EXECUTION_ROLE_PREFIX, MODEL_PROVIDER, execution_role
+from peagle_sm.core.plan.payloads import model_body
+from peagle_sm.core.plan.resolve import Draft
 
 # AWS::SageMaker::Model has no property for these, so the guard's function sends CreateModel and passes the
 # role; a test of the stacks holds this against the CDK's own class.

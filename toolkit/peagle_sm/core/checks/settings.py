@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from peagle_sm.core.catalog.images import version_of
 from peagle_sm.core.checks.base import Check, Edits, Fix, Note, check
-from peagle_sm.core.environment import MODEL_MOUNT, environment
-from peagle_sm.core.images import version_of
-from peagle_sm.core.resolve import Draft
+from peagle_sm.core.plan.environment import MODEL_MOUNT, environment
+from peagle_sm.core.plan.resolve import Draft
 
 _ARGS = "aws/deep-learning-containers: scripts/docker/vllm/sagemaker_args.py"
 _DLC = "https://github.com/aws/deep-learning-containers"

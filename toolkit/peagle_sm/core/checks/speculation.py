@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peagle_sm.core.checks.base import Check, Edits, Fix, Note, check
-from peagle_sm.core.resolve import Draft
+from peagle_sm.core.plan.resolve import Draft
 
 _METHODS = {"eagle3": "an EAGLE-3 head", "p-eagle": "a P-EAGLE head"}
 

@@ -7,8 +7,7 @@ from datetime import timedelta
 
 from peagle_sm.core.checks.base import Check, Note, preflight_check
 from peagle_sm.core.checks.image import is_aws_own
-from peagle_sm.core.cost import cost_of
-from peagle_sm.core.preflight_facts import (
+from peagle_sm.core.checks.preflight_facts import (
     Artifacts,
     EcrImage,
     Key,
@@ -18,7 +17,8 @@ from peagle_sm.core.preflight_facts import (
     Quotas,
     Reservation,
 )
-from peagle_sm.core.resolve import Draft
+from peagle_sm.core.plan.cost import cost_of
+from peagle_sm.core.plan.resolve import Draft
 
 _QUOTAS = "https://docs.aws.amazon.com/general/latest/gr/sagemaker.html"
 _S3_SOURCE = "https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_S3ModelDataSource.html"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peagle_sm.core.checks.base import Check, Note, check, preflight_check
-from peagle_sm.core.environment import MODEL_MOUNT, VOCABULARY_FOLDER, environment
-from peagle_sm.core.preflight_facts import Artifacts
-from peagle_sm.core.resolve import Draft
+from peagle_sm.core.checks.preflight_facts import Artifacts
+from peagle_sm.core.plan.environment import MODEL_MOUNT, VOCABULARY_FOLDER, environment
+from peagle_sm.core.plan.resolve import Draft
 
 _WHY = (
     "openai-harmony downloads the vocabulary when the first chat comes. Without network that fails: the "

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from peagle_sm.core.images import ImageCatalog, ImageFacts, version_of
+from peagle_sm.core.catalog.images import ImageCatalog, ImageFacts, version_of
 
 VLLM_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
 LMI_CONFIG = "OPTION_SPECULATIVE_CONFIG"

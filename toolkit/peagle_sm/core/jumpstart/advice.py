@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peagle_sm.core.images import ImageCatalog
+from peagle_sm.core.catalog.images import ImageCatalog
 from peagle_sm.core.jumpstart.acceleration import unaccelerated
 from peagle_sm.core.jumpstart.lock import Lock
 from peagle_sm.core.jumpstart.manifest import is_same_model
-from peagle_sm.core.records import Finding
+from peagle_sm.core.plan.records import Finding
 
 _SPEC = "JumpStart spec"
 _URL = "https://github.com/aws/sagemaker-python-sdk"

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from peagle_sm.core.errors import NotFound
 from peagle_sm.core.jumpstart.reading import Record, check_record, damaged, load_json
-from peagle_sm.core.wording import suggest
+from peagle_sm.core.spec.complaints import suggest
 
 # What a config may not change (JumpStartConfigComponent.OVERRIDING_DENY_LIST of the SDK).
 _NOT_OVERRIDDEN = frozenset(

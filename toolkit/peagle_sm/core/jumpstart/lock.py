@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.wording import explain, show
+from peagle_sm.core.spec.complaints import explain, show
 
 Place = Literal["aws", "local"]
 LOCK_VERSION = 1

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from peagle_sm.core.errors import NotFound
 from peagle_sm.core.jumpstart.reading import Record, check_record, damaged, load_json
-from peagle_sm.core.wording import suggest
+from peagle_sm.core.spec.complaints import suggest
 
 MANIFEST_KEY = "models_manifest.json"
 _HUB = re.compile(r"^(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/", re.IGNORECASE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peagle_sm.core.catalog import JumpStartEntry
+from peagle_sm.core.catalog.catalog import JumpStartEntry
 from peagle_sm.core.jumpstart.lock import Lock
 
 _SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"

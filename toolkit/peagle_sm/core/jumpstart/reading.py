@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from peagle_sm.core.errors import ServiceFault, SpecError
-from peagle_sm.core.wording import explain, show
+from peagle_sm.core.spec.complaints import explain, show
 
 AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
 

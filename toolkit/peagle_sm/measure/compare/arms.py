@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.spec import MODES
+from peagle_sm.core.spec.endpoint_spec import MODES
 from peagle_sm.measure.endpoint_arm import Described, demand_mode, describe_endpoint, describe_url, is_url
 from peagle_sm.measure.records import Mode
 

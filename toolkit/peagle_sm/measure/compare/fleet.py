@@ -7,8 +7,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from peagle_sm.aws import control
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.control import sagemaker as control
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import (
     BillableLeft,
     Interrupted,
@@ -16,12 +16,12 @@ from peagle_sm.core.errors import (
     PeagleError,
     PlanRefused,
 )
-from peagle_sm.core.spec import EndpointSpec
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Endpoint, Pacing, delete, deploy
-from peagle_sm.service.belongings import belongings_of
 from peagle_sm.service.events import Event, Progress
-from peagle_sm.service.handover import leave_to_the_schedule
-from peagle_sm.service.teardown import billable_left
+from peagle_sm.service.inventory.belongings import belongings_of
+from peagle_sm.service.lifecycle.handover import leave_to_the_schedule
+from peagle_sm.service.lifecycle.teardown import billable_left
 
 ATTEMPTS = 4  #: at a deletion that AWS does not answer
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from peagle_sm.core.catalog import Catalog, load_catalog
+from peagle_sm.core.catalog.catalog import Catalog, load_catalog
 from peagle_sm.core.errors import PlanRefused, SpecError
-from peagle_sm.core.spec import MODES, EndpointSpec
-from peagle_sm.core.spec import Mode as SpecMode
+from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec
+from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
 
 PREFIX = "cmp"  #: begins the name of every endpoint that a comparison deploys
 

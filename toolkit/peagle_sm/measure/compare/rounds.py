@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Interrupted
-from peagle_sm.core.spec import EndpointSpec
-from peagle_sm.core.spec import Mode as SpecMode
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
 from peagle_sm.measure.compare.arms import Named, called, describe
 from peagle_sm.measure.compare.fleet import Fleet
 from peagle_sm.measure.endpoint_arm import Described, demand_mode, describe_endpoint

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from peagle_sm.aws.figures import aborted_in, error_in
-from peagle_sm.aws.frames import FrameDecoder, FrameException, Timed
-from peagle_sm.aws.sse import SseError
+from peagle_sm.aws.streams.figures import aborted_in, error_in
+from peagle_sm.aws.streams.frames import FrameDecoder, FrameException, Timed
+from peagle_sm.aws.streams.sse import SseError
 from peagle_sm.measure.load.events import TimedEvents
 
 #: Parts that are best read together: fewer cost more CPU a chunk, more hold the event loop longer.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from peagle_sm.aws.frames import Timed
-from peagle_sm.aws.sse import MAX_EVENT_BYTES, SseParser
+from peagle_sm.aws.streams.frames import Timed
+from peagle_sm.aws.streams.sse import MAX_EVENT_BYTES, SseParser
 
 
 class TimedEvents:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from peagle_sm.aws.wire import certificates
+from peagle_sm.aws.session.wire import certificates
 from peagle_sm.core.errors import NotFound, SpecError
 from peagle_sm.core.extras import install_command
 from peagle_sm.measure.load.answer import Answer, AnswerReader

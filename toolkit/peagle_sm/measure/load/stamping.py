@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
-from peagle_sm.aws.frames import Timed
+from peagle_sm.aws.streams.frames import Timed
 from peagle_sm.measure.load.answer import BATCH
 from peagle_sm.measure.load.work import Clock
 

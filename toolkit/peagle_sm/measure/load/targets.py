@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from peagle_sm.aws.runtime import BODY_LIMIT_BYTES
-from peagle_sm.aws.session import USER_AGENT, Session
-from peagle_sm.aws.wire import error_name, is_remote, json_object, signed_stream_request
+from peagle_sm.aws.session.session import USER_AGENT, Session
+from peagle_sm.aws.session.wire import error_name, is_remote, json_object, signed_stream_request
+from peagle_sm.aws.streams.runtime import BODY_LIMIT_BYTES
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.records import ArmRecord
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.measure import bench as benching
 from peagle_sm.measure.bench_counters import engine_source
 from peagle_sm.measure.bench_plan import BenchPlan, check_plan, loads_of
@@ -20,8 +20,8 @@ from peagle_sm.measure.provenance import origin
 from peagle_sm.measure.records import Mode
 from peagle_sm.measure.workloads import Workload
 from peagle_sm.service.events import Progress
-from peagle_sm.service.notebook import Local
-from peagle_sm.service.told import followed
+from peagle_sm.service.notebook.notebook import Local
+from peagle_sm.service.notebook.progress import followed
 
 _USUAL = (1, 8)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.endpoint_arm import is_url
 from peagle_sm.measure.workloads import Workload, load_workload
 from peagle_sm.service.endpoint import Endpoint
-from peagle_sm.service.notebook import Local, session_at
+from peagle_sm.service.notebook.notebook import Local, session_at
 
 EndpointLike = Endpoint | str
 

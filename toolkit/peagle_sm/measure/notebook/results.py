@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from peagle_sm.core.display import Card, Note, Shown, Table, Tone
+from peagle_sm.core.display.card import Card, Note, Shown, Table, Tone
 from peagle_sm.measure.records import CheckRecord, ComparisonRecord, FitRecord, Mode, PointRecord
 from peagle_sm.measure.report import rows
 from peagle_sm.measure.report.cautions import cautions

@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import PlanRefused
-from peagle_sm.core.spec import Mode
+from peagle_sm.core.spec.endpoint_spec import Mode
 from peagle_sm.measure.needs import PACKAGES, need_packages, results_file
 from peagle_sm.measure.notebook.places import Place, chosen, demanded
 from peagle_sm.measure.notebook.results import TuneResult
 from peagle_sm.measure.notebook.running import blocking
 from peagle_sm.measure.workloads import Workload
-from peagle_sm.service.asking import agreed
 from peagle_sm.service.events import Progress
-from peagle_sm.service.notebook import Local, SpecLike, as_spec
-from peagle_sm.service.told import followed
+from peagle_sm.service.notebook.asking import agreed
+from peagle_sm.service.notebook.notebook import Local, SpecLike, as_spec
+from peagle_sm.service.notebook.progress import followed
 
 By = Literal["auto", "runtime", "deployments"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.needs import need_packages, results_file
 from peagle_sm.measure.notebook.places import EndpointLike, Place, name_of
@@ -16,8 +16,8 @@ from peagle_sm.measure.notebook.running import blocking
 from peagle_sm.measure.result_file import ResultWriter, read
 from peagle_sm.measure.verify.names import CHECKS
 from peagle_sm.service.events import Event, Progress
-from peagle_sm.service.notebook import Local
-from peagle_sm.service.told import followed
+from peagle_sm.service.notebook.notebook import Local
+from peagle_sm.service.notebook.progress import followed
 
 
 def verify(

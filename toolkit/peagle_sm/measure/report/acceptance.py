@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peagle_sm.core.markup import Content, tag
+from peagle_sm.core.display.markup import Content, tag
 from peagle_sm.measure.records import Acceptance, PointRecord
 from peagle_sm.measure.report import words
 from peagle_sm.measure.report.frame import both

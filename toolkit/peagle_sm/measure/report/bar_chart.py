@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from peagle_sm.core.markup import Safe, tag
+from peagle_sm.core.display.markup import Safe, tag
 from peagle_sm.measure.report import frame, words
 from peagle_sm.measure.report.frame import Size
 from peagle_sm.measure.report.looks import Look

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from peagle_sm.core.markup import Content, Safe, join
+from peagle_sm.core.display.markup import Content, Safe, join
 from peagle_sm.measure.records import FitRecord, Load
 from peagle_sm.measure.report import words
 from peagle_sm.measure.report.frame import HALF, THIRD, both

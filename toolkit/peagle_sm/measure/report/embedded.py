@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from peagle_sm.core.display.markup import Safe, join, tag
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.markup import Safe, join, tag
 from peagle_sm.measure.records import (
     ArmRecord,
     CheckRecord,

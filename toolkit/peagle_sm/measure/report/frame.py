@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from peagle_sm.core.markup import Content, Safe, tag
+from peagle_sm.core.display.markup import Content, Safe, tag
 from peagle_sm.measure.report.scale import Scale
 
 CHARACTER = 6.7

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from peagle_sm.core.markup import Safe, tag
+from peagle_sm.core.display.markup import Safe, tag
 from peagle_sm.measure.records import Interval
 from peagle_sm.measure.report import words
 from peagle_sm.measure.report.looks import Look, marker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from peagle_sm.core.markup import Content, Safe, join, tag
+from peagle_sm.core.display.markup import Content, Safe, join, tag
 from peagle_sm.measure.records import Percentiles, PointRecord
 from peagle_sm.measure.report import words
 from peagle_sm.measure.report.frame import HALF

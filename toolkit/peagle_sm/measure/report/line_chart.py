@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from peagle_sm.core.markup import Safe, tag
+from peagle_sm.core.display.markup import Safe, tag
 from peagle_sm.measure.report import frame, line_names, words
 from peagle_sm.measure.report.frame import Size
 from peagle_sm.measure.report.line_names import Line

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from peagle_sm.core.markup import Safe, join, tag
+from peagle_sm.core.display.markup import Safe, join, tag
 from peagle_sm.measure.report.looks import Look
 from peagle_sm.measure.report.scale import spread
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from peagle_sm.core.markup import Safe, tag
+from peagle_sm.core.display.markup import Safe, tag
 from peagle_sm.measure.records import ArmRecord
 
 Shape = Literal["circle", "square", "diamond", "triangle", "cross"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peagle_sm.core.markup import Safe, join, tag
+from peagle_sm.core.display.markup import Safe, join, tag
 from peagle_sm.measure.costs import CostRow, cheapest, cost_rows
 from peagle_sm.measure.records import PointRecord
 from peagle_sm.measure.report import words

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from peagle_sm.core.markup import Safe, join, tag
+from peagle_sm.core.display.markup import Safe, join, tag
 from peagle_sm.measure.records import Header
 from peagle_sm.measure.report import words
 from peagle_sm.measure.report.section import Section, folded

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
-from peagle_sm.core.markup import Content, Safe, join, tag
+from peagle_sm.core.display.markup import Content, Safe, join, tag
 from peagle_sm.measure.records import ArmRecord, Load, PointRecord
 from peagle_sm.measure.report import words
 from peagle_sm.measure.report.bar_chart import Bar, BarChart

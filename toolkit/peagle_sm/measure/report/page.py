@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any, TypeGuard
 
-from peagle_sm.core.markup import Safe, join, tag
+from peagle_sm.core.display.markup import Safe, join, tag
 from peagle_sm.measure.report import acceptance, curve, latency, money, origin, proof, speed_up, throughput
 from peagle_sm.measure.report.cautions import cautions
 from peagle_sm.measure.report.embedded import embed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peagle_sm.core.markup import Content, Safe, join, tag
+from peagle_sm.core.display.markup import Content, Safe, join, tag
 from peagle_sm.measure.records import CheckRecord
 from peagle_sm.measure.report import words
 from peagle_sm.measure.report.section import Section, arm_cell, folded, table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from peagle_sm.core.markup import Content, Safe, join, tag
+from peagle_sm.core.display.markup import Content, Safe, join, tag
 from peagle_sm.measure.records import PointRecord
 from peagle_sm.measure.report.looks import swatch
 from peagle_sm.measure.report.view import View

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from peagle_sm.core.markup import Content, Safe, join, tag
+from peagle_sm.core.display.markup import Content, Safe, join, tag
 from peagle_sm.measure.records import ComparisonRecord
 from peagle_sm.measure.report import words
 from peagle_sm.measure.report.interval_plot import IntervalAxis

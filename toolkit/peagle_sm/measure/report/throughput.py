@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import groupby
 
-from peagle_sm.core.markup import join, tag
+from peagle_sm.core.display.markup import join, tag
 from peagle_sm.measure.records import Load
 from peagle_sm.measure.report.frame import HALF
 from peagle_sm.measure.report.over_load import KINDS, Figure, charts, pivot, values

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.spec import MODES, EndpointSpec, Mode
+from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, Mode
 from peagle_sm.measure.compare.modes import spec_of
 
 #: Tells the plugin in container/plugins/peagle_runtime_k to take K from each request.

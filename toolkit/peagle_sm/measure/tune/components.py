@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from peagle_sm.core.catalog import load_catalog
-from peagle_sm.core.component import compute_requirements
+from peagle_sm.core.catalog.catalog import load_catalog
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.payloads import bodies, hard_schedule_name, lifetime_schedule, partition
-from peagle_sm.core.plan import Plan
-from peagle_sm.core.records import Request
-from peagle_sm.core.resolve import resolve
-from peagle_sm.core.tags import ENDPOINT, MODE
+from peagle_sm.core.plan.component import compute_requirements
+from peagle_sm.core.plan.payloads import bodies, hard_schedule_name, lifetime_schedule, partition
+from peagle_sm.core.plan.plan import Plan
+from peagle_sm.core.plan.records import Request
+from peagle_sm.core.plan.resolve import resolve
+from peagle_sm.core.plan.tags import ENDPOINT, MODE
 from peagle_sm.measure.tune.arms import PREFIX
 
 _PLACED = ("ExecutionRoleArn", "EnableNetworkIsolation", "VpcConfig")

@@ -7,17 +7,17 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from peagle_sm.aws import lifetime
-from peagle_sm.aws.components import component_names, describe_component
-from peagle_sm.aws.errors import aws_errors, is_refused_now
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.control import lifetime
+from peagle_sm.aws.control.components import component_names, describe_component
+from peagle_sm.aws.session.errors import aws_errors, is_refused_now
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import BillableLeft, EndpointFailed, NotFound, PeagleError
 from peagle_sm.measure.compare.fleet import refuse_taken_names
 from peagle_sm.measure.tune.components import HostPlan
 from peagle_sm.service import Endpoint, Pacing, delete
 from peagle_sm.service.events import Progress, Reporter
-from peagle_sm.service.following import follow_endpoint, patience_s
-from peagle_sm.service.guarding import require_guard
+from peagle_sm.service.guard.guarding import require_guard
+from peagle_sm.service.lifecycle.following import follow_endpoint, patience_s
 
 
 class Host:

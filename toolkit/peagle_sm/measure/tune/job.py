@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Interrupted, SpecError
 from peagle_sm.core.files import write_file
-from peagle_sm.core.plan import Plan
-from peagle_sm.core.spec import EndpointSpec, Mode
+from peagle_sm.core.plan.plan import Plan
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode
 from peagle_sm.measure.provenance import origin
 from peagle_sm.measure.records import FitRecord, Header
 from peagle_sm.measure.result_file import ResultWriter, demand_command, demand_same_config, read

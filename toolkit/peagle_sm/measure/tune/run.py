@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
-from peagle_sm.aws.session import Session
-from peagle_sm.core.spec import EndpointSpec, Mode
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode
 from peagle_sm.measure.compare.fleet import Fleet
 from peagle_sm.measure.endpoint_arm import describe_endpoint
 from peagle_sm.measure.load import WorkItem

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import yaml
 
-from peagle_sm.core.spec_fields import edit_spec
+from peagle_sm.core.spec.fields import edit_spec
 
 _MARK = "# tuned: "
 _KEY = "num_speculative_tokens"

@@ -10,15 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any, Protocol
 
-from peagle_sm.aws.events import EventReader
-from peagle_sm.aws.runtime import request_body, stream_source
-from peagle_sm.aws.session import RUNTIME_READ_TIMEOUT_S, Session
+from peagle_sm.aws.session.session import RUNTIME_READ_TIMEOUT_S, Session
+from peagle_sm.aws.streams.events import EventReader
+from peagle_sm.aws.streams.runtime import request_body, stream_source
 from peagle_sm.core.errors import NotFound, ServiceFault, SpecError, StreamError
 from peagle_sm.core.stream_errors import StreamCut, with_what_came
 from peagle_sm.measure.bare_server import opener_for
 from peagle_sm.measure.verify.answers import Answer, join_stream, parse_answer
 from peagle_sm.service import Endpoint, connect
-from peagle_sm.service.invocation import Sender
+from peagle_sm.service.serving.invocation import Sender
 
 Body = Mapping[str, Any]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from peagle_sm.aws.session import Session
+from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.endpoint_arm import Described, describe_endpoint, describe_url, is_url
 from peagle_sm.measure.provenance import origin

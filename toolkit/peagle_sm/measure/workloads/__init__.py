@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.aws.folders import cache_dir
+from peagle_sm.aws.session.folders import cache_dir
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.prompt_files import read_bytes

@@ -12,7 +12,7 @@ from peagle_sm.core.heads import HeadFault, HeadReport, inspect_head
 from peagle_sm.service.heads.places import Place, Sources, config_of
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.session import Session
+    from peagle_sm.aws.session.session import Session
 
 MODES = ("eagle3", "p-eagle")
 
@@ -100,12 +100,12 @@ def _unknown(report: HeadReport, asked: int | None) -> list[HeadFault]:
 
 
 def _with_sums(report: HeadReport, directory: Path) -> Any:
-    from peagle_sm.aws.uploads import digests
+    from peagle_sm.aws.storage.uploads import digests
 
     return tuple(replace(file, sha256=digests(directory / file.name).whole) for file in report.files)
 
 
 def _default_session() -> Session:
-    from peagle_sm.aws.session import make_session
+    from peagle_sm.aws.session.session import make_session
 
     return make_session()

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.core.environment import MODEL_MOUNT, SPECULATIVE_CONFIG
 from peagle_sm.core.heads import inspect_head, local_folder
+from peagle_sm.core.plan.environment import MODEL_MOUNT, SPECULATIVE_CONFIG
 
 _SHOWN = 5
 

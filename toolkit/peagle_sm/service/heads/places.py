@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from peagle_sm.aws.local_server import stand_in_weights
-from peagle_sm.core.catalog import Catalog, HeadEntry, Vocabulary, load_catalog
+from peagle_sm.aws.session.local_server import stand_in_weights
+from peagle_sm.core.catalog.catalog import Catalog, HeadEntry, Vocabulary, load_catalog
 from peagle_sm.core.errors import NotFound, SpecError
 from peagle_sm.core.heads import Folder, local_folder
 from peagle_sm.core.heads.names import REPOSITORY
-from peagle_sm.core.wording import suggest
+from peagle_sm.core.spec.complaints import suggest
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.hub import Hub, Snapshot
-    from peagle_sm.aws.session import Session
+    from peagle_sm.aws.session.session import Session
+    from peagle_sm.aws.storage.hub import Hub, Snapshot
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Sources:
 
     def _elsewhere(self, what: str, revision: str | None, known: list[str]) -> Place:
         if what.startswith("s3://"):
-            from peagle_sm.aws.s3_folder import s3_folder
+            from peagle_sm.aws.storage.s3_folder import s3_folder
 
             return Place(what, s3_folder(self.session, what))
         directory = Path(what)
@@ -184,6 +184,6 @@ def config_of(place: Place) -> Mapping[str, Any]:
 
 
 def _default_hub() -> Hub:
-    from peagle_sm.aws.hub import Hub
+    from peagle_sm.aws.storage.hub import Hub
 
     return Hub()

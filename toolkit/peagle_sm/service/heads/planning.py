@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from peagle_sm.aws.objects import split_uri
-from peagle_sm.aws.s3_folder import list_sizes
-from peagle_sm.aws.uploads import Incomplete, incomplete_uploads
+from peagle_sm.aws.storage.objects import split_uri
+from peagle_sm.aws.storage.s3_folder import list_sizes
+from peagle_sm.aws.storage.uploads import Incomplete, incomplete_uploads
 from peagle_sm.core.errors import PlanRefused, SpecError
 from peagle_sm.core.heads import HeadReport, inspect_files
 from peagle_sm.core.heads.fault import HeadRefused

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from peagle_sm.aws import public_file
-from peagle_sm.aws.objects import split_uri
-from peagle_sm.aws.s3_folder import list_sizes, read_range
-from peagle_sm.aws.session import Session
-from peagle_sm.aws.uploads import (
+from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.storage import public_file
+from peagle_sm.aws.storage.objects import split_uri
+from peagle_sm.aws.storage.s3_folder import list_sizes, read_range
+from peagle_sm.aws.storage.uploads import (
     PART_BYTES,
     Digests,
     Incomplete,

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from peagle_sm.aws.figures import engine_error
-from peagle_sm.aws.wire import json_object
+from peagle_sm.aws.session.wire import json_object
+from peagle_sm.aws.streams.figures import engine_error
 from peagle_sm.core.errors import CredentialsError, PeagleError, StreamError
 
 #: Seconds that a client is told to wait; AWS names none. Throttling passes, a scale-from-zero takes long.

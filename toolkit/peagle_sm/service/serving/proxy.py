@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 import aiohttp
 from aiohttp import web
 
-from peagle_sm.aws.figures import aborted_in, engine_error
-from peagle_sm.aws.runtime import BODY_LIMIT_BYTES, answers_asked
-from peagle_sm.aws.wire import json_object
+from peagle_sm.aws.session.wire import json_object
+from peagle_sm.aws.streams.figures import aborted_in, engine_error
+from peagle_sm.aws.streams.runtime import BODY_LIMIT_BYTES, answers_asked
 from peagle_sm.core.errors import PeagleError, SpecError
-from peagle_sm.core.utf8 import encoded_utf8
+from peagle_sm.core.spec.utf8 import encoded_utf8
 from peagle_sm.service.serving import answers
 from peagle_sm.service.serving.relay import Relay, figures_of
 from peagle_sm.service.serving.responses import ResponseRelay, chat_of, response_of

@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from peagle_sm.aws.events import Document, EventReader
-from peagle_sm.aws.figures import acceptance_of
-from peagle_sm.aws.frames import FrameDecoder
-from peagle_sm.aws.sse import MAX_EVENT_BYTES
+from peagle_sm.aws.streams.events import Document, EventReader
+from peagle_sm.aws.streams.figures import acceptance_of
+from peagle_sm.aws.streams.frames import FrameDecoder
+from peagle_sm.aws.streams.sse import MAX_EVENT_BYTES
 from peagle_sm.core.errors import StreamError
 from peagle_sm.core.stream_errors import StreamCut, StreamDamaged, StreamTooLarge
 from peagle_sm.service.serving.answers import Problem

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from peagle_sm.aws.parts import Usage, said_in, usage_of
+from peagle_sm.aws.streams.parts import Usage, said_in, usage_of
 from peagle_sm.core.errors import SpecError
 from peagle_sm.service.serving.answers import Problem
 from peagle_sm.service.serving.relay import Relay

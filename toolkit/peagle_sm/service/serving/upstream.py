@@ -13,10 +13,10 @@ from urllib.parse import quote, urlsplit
 
 import aiohttp
 
-from peagle_sm.aws.bearer import frozen
-from peagle_sm.aws.session import CONNECT_TIMEOUT_S, RUNTIME_READ_TIMEOUT_S, USER_AGENT, Session
-from peagle_sm.aws.sigv4 import sign
-from peagle_sm.aws.wire import end_with_its_connection
+from peagle_sm.aws.session.bearer import frozen
+from peagle_sm.aws.session.session import CONNECT_TIMEOUT_S, RUNTIME_READ_TIMEOUT_S, USER_AGENT, Session
+from peagle_sm.aws.session.sigv4 import sign
+from peagle_sm.aws.session.wire import end_with_its_connection
 
 _SERVICE = "sagemaker"
 #: SageMaker keeps an idle connection longer; a new one costs a TLS handshake.

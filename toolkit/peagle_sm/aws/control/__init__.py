@@ -1,0 +1,1 @@
+"""The control planes: one thin function a call."""

@@ -1,0 +1,224 @@
+"""The dead-man's switch: an EventBridge Scheduler rule that deletes the endpoint by itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+from peagle_sm.aws.session.errors import aws_errors, is_taken
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.errors import NotFound, ServiceFault
+from peagle_sm.core.guard.names import SWITCH, endpoint_stack
+from peagle_sm.core.plan.payloads import LIFETIME_RETRY, hard_schedule_name
+
+NAME_PREFIX = "peagle-"
+NAME_SUFFIX = "-lifetime"
+_PAGE = 100  # the most that ListSchedules gives
+_SAME_WRITE = timedelta(seconds=2)  # AWS does not promise one clock reading for both dates of a new schedule
+TARGET_SUFFIX = ":aws-sdk:sagemaker:deleteEndpoint"
+HARD_SUFFIXES = (TARGET_SUFFIX, ":aws-sdk:sagemaker:deleteInferenceComponent")
+# Fields that GetSchedule gives and UpdateSchedule takes: an update replaces the whole schedule.
+_CARRIED = (
+    "ActionAfterCompletion",
+    "Description",
+    "FlexibleTimeWindow",
+    "GroupName",
+    "KmsKeyArn",
+    "ScheduleExpression",
+    "ScheduleExpressionTimezone",
+    "Target",
+)
+
+
+@dataclass(frozen=True)
+class ScheduleRow:
+    """One row of ListSchedules; ``moved`` where the schedule was written again after it was created."""
+
+    name: str
+    enabled: bool
+    created_at: datetime | None
+    moved: bool
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """One endpoint's lifetime limit; it deletes ``endpoint`` from ``expires_at`` to ``ends_at``.
+
+    A stack's limit calls the guard's switch, which turns ``stack`` off; ``endpoint`` is then None.
+    """
+
+    name: str
+    endpoint: str | None
+    expires_at: datetime | None
+    ends_at: datetime | None
+    enabled: bool
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    stack: str | None = None
+
+    @property
+    def role_arn(self) -> str | None:
+        """The role by which it acts."""
+        return (self.raw.get("Target") or {}).get("RoleArn")
+
+    def ends(self, endpoint: str) -> bool:
+        """Whether it ends that endpoint: by deleting it, or by turning its stack off."""
+        return self.endpoint == endpoint or self.stack == endpoint_stack(endpoint)
+
+    def guards(self, endpoint: str, now: datetime) -> bool:
+        """Whether it will still delete that endpoint at a time to come."""
+        return self.enabled and self.ends(endpoint) and self.expires_at is not None and self.expires_at > now
+
+
+def get(session: Session, name: str) -> Lifetime | None:
+    """Return the schedule of that name, or None."""
+    try:
+        with aws_errors("GetSchedule", session.local_url):
+            answer = session.client("scheduler").get_schedule(Name=name)
+    except NotFound:
+        return None
+    return Lifetime(
+        name=name,
+        endpoint=_target_endpoint(answer.get("Target", {})),
+        expires_at=answer.get("StartDate"),
+        ends_at=answer.get("EndDate"),
+        enabled=answer.get("State", "ENABLED") == "ENABLED",
+        raw=answer,
+        stack=_target_stack(answer.get("Target", {})),
+    )
+
+
+def arm(session: Session, parameters: Mapping[str, Any]) -> Lifetime:
+    """Create the schedule, or overwrite an old one of that name, and read it back.
+
+    Raises:
+        ServiceFault: it was not accepted, or does not read back as asked.
+    """
+    try:
+        with aws_errors("CreateSchedule", session.local_url):
+            session.client("scheduler").create_schedule(**parameters)
+    except ServiceFault as error:
+        if not is_taken(error):
+            raise
+        # An old schedule must never meet a new endpoint of the same name.
+        with aws_errors("UpdateSchedule", session.local_url):
+            session.client("scheduler").update_schedule(**parameters)
+    armed = get(session, parameters["Name"])
+    wanted = _target_endpoint(parameters["Target"])
+    if armed is None or not armed.enabled or armed.endpoint != wanted:
+        raise ServiceFault(
+            f"CreateSchedule: the lifetime limit {parameters['Name']} does not read back as it was written.",
+            operation="CreateSchedule",
+            code="NotArmed",
+            next_step="Nothing billable was created. Look at it in EventBridge Scheduler, and run again.",
+        )
+    return armed
+
+
+def bring_forward(session: Session, lifetime: Lifetime, now: datetime) -> None:
+    """Make the schedule fire from ``now`` on, every few minutes for a day."""
+    move(session, lifetime, now)
+
+
+def move(session: Session, lifetime: Lifetime, starts: datetime) -> None:
+    """Make the schedule fire from ``starts`` on, every few minutes for a day."""
+    parameters = {key: lifetime.raw[key] for key in _CARRIED if lifetime.raw.get(key)}
+    parameters |= {
+        "Name": lifetime.name,
+        "Target": _moved(parameters.get("Target", {}), starts),
+        "State": "ENABLED",
+        "StartDate": starts,
+        "EndDate": starts + timedelta(days=1),
+    }
+    with aws_errors("UpdateSchedule", session.local_url):
+        session.client("scheduler").update_schedule(**parameters)
+
+
+def _moved(target: Mapping[str, Any], starts: datetime) -> dict[str, Any]:
+    """Return the target of a schedule that starts at another time.
+
+    The guard's switch compares ``expires_at`` with the schedule's start: it refuses an event that was sent
+    before the move.
+    """
+    moved = {**target, "RetryPolicy": LIFETIME_RETRY}
+    event = _event(target)
+    if "expires_at" in event:
+        moved["Input"] = json.dumps(
+            {**event, "expires_at": starts.astimezone(UTC).isoformat(timespec="seconds")}
+        )
+    return moved
+
+
+def remove(session: Session, name: str) -> None:
+    """Delete the schedule.
+
+    Raises:
+        NotFound: there is none of that name.
+    """
+    with aws_errors("DeleteSchedule", session.local_url):
+        session.client("scheduler").delete_schedule(Name=name)
+
+
+def remove_hard(session: Session, endpoint: str) -> None:
+    """Delete the hard schedules that an older endpoint of that name, in a stack, has left behind.
+
+    They would delete the next endpoint of the name, or its components.
+    """
+    _remove_hard(session, hard_schedule_name(endpoint))
+    for number in count(1):  # numbered without a gap
+        if not _remove_hard(session, hard_schedule_name(endpoint, number)):
+            return
+
+
+def _remove_hard(session: Session, name: str) -> bool:
+    """Say whether there was a hard schedule of that name; another target is not peagle-sm's."""
+    found = get(session, name)
+    if found is None or not str((found.raw.get("Target") or {}).get("Arn", "")).endswith(HARD_SUFFIXES):
+        return False
+    with suppress(NotFound):
+        remove(session, name)
+    return True
+
+
+def list_rows(session: Session) -> Iterator[ScheduleRow]:
+    """List the schedules that may be lifetime limits of ours."""
+    with aws_errors("ListSchedules", session.local_url):
+        paginator = session.client("scheduler").get_paginator("list_schedules")
+        for page in paginator.paginate(NamePrefix=NAME_PREFIX, MaxResults=_PAGE):
+            for row in page["Schedules"]:
+                if row["Name"].endswith(NAME_SUFFIX):
+                    yield _row(row)
+
+
+def _row(row: Mapping[str, Any]) -> ScheduleRow:
+    created, written = row.get("CreationDate"), row.get("LastModificationDate")
+    moved = created is None or written is None or written - created > _SAME_WRITE
+    return ScheduleRow(row["Name"], row.get("State", "ENABLED") == "ENABLED", created, moved)
+
+
+def _target_endpoint(target: Mapping[str, Any]) -> str | None:
+    if not str(target.get("Arn", "")).endswith(TARGET_SUFFIX):
+        return None
+    return _told(target, "EndpointName")
+
+
+def _target_stack(target: Mapping[str, Any]) -> str | None:
+    return _told(target, "stack") if str(target.get("Arn", "")).endswith(f":function:{SWITCH}") else None
+
+
+def _told(target: Mapping[str, Any], key: str) -> str | None:
+    name = _event(target).get(key)
+    return name if isinstance(name, str) else None
+
+
+def _event(target: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the schedule sends, {} where it is not a JSON object."""
+    try:
+        event = json.loads(target.get("Input") or "{}")
+    except ValueError:
+        return {}
+    return event if isinstance(event, dict) else {}

@@ -1,0 +1,160 @@
+"""What an instance costs an hour: AWS's Price List API when it answers, else the catalogue with its date.
+
+The API needs the permission ``pricing:GetProducts`` and nothing else; it is free. A price is never made up:
+where neither knows one, it is None with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from peagle_sm.aws.session.errors import aws_errors
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.catalog.catalog import Catalog, PriceEntry, load_catalog
+from peagle_sm.core.errors import PeagleError
+
+API = "AWS Price List API"
+SERVICE = "AmazonSageMaker"
+LOCAL = "local: nothing is billed"
+
+
+@dataclass(frozen=True)
+class HourlyPrice:
+    """USD per hour of ``instances`` instances on demand; None where no price is known.
+
+    ``source`` says where the figure comes from, or why there is none; ``note`` says why it is not AWS's own
+    answer.
+    """
+
+    usd_per_hour: float | None
+    source: str
+    note: str | None = None
+
+
+def hourly(
+    session: Session | None,
+    instance_type: str | None,
+    instances: int = 1,
+    *,
+    region: str | None = None,
+    catalog: Catalog | None = None,
+) -> HourlyPrice:
+    """Price ``instances`` of ``instance_type`` in ``region`` (the session's when None).
+
+    Without a session only the catalogue is asked. Nothing is raised: measuring must not fail for want of a
+    price.
+    """
+    if session is not None and session.is_local:
+        return HourlyPrice(0.0, LOCAL)
+    place = region or (session.region if session else None)
+    if instance_type is None or place is None:
+        missing = "instance type" if instance_type is None else "region"
+        return HourlyPrice(None, f"no price known: the {missing} is not known")
+    price, note = find_price(session, instance_type, place, catalog=catalog)
+    if price is None:
+        return HourlyPrice(None, f"no price known for {instance_type} in {place}", note)
+    return HourlyPrice(round(price.usd_per_hour * instances, 4), describe(price, instances), note)
+
+
+def find_price(
+    session: Session | None, instance_type: str, region: str, *, catalog: Catalog | None = None
+) -> tuple[PriceEntry | None, str | None]:
+    """Return the price of one instance, and why it is not AWS's own answer (None when it is)."""
+    known = (catalog or load_catalog()).price(instance_type, region)
+    if session is None or session.is_local:
+        return known, "AWS was not asked"
+    try:
+        asked = listed_price(session, instance_type, region)
+    except PeagleError as error:
+        return known, f"{API}: {error.message}"
+    return (
+        (asked, None) if asked else (known, f"{API}: lists no hosting price for {instance_type} in {region}")
+    )
+
+
+def describe(price: PriceEntry, instances: int = 1) -> str:
+    """One line: what is priced, at whose price, read where and when."""
+    kind = "SageMaker on demand" if price.kind == "sagemaker" else "EC2 on demand, NOT SageMaker's price"
+    count = f"{instances} x " if instances != 1 else ""
+    return f"{count}{price.instance} in {price.region}: {kind}, {price.source}, {price.date}"
+
+
+def listed_price(session: Session, instance_type: str, region: str) -> PriceEntry | None:
+    """Ask the Price List API for SageMaker's hosting price; None when it lists none.
+
+    Raises:
+        CredentialsError: no credentials, or no permission ``pricing:GetProducts``.
+        ServiceFault: the API answered with a fault or not at all.
+    """
+    products = _products(session, regionCode=region, instanceName=instance_type)
+    found = [entry for product in products if (entry := read_product(product, instance_type, region))]
+    return max(found, key=lambda entry: entry.date, default=None)
+
+
+def find_elsewhere(
+    session: Session, instance_type: str, *, catalog: Catalog | None = None
+) -> list[PriceEntry]:
+    """Return SageMaker's hosting prices of an instance in other regions than the session's, cheapest first.
+
+    A region that AWS prices the instance in has it; whether it has any left is not known. Where the Price
+    List API does not answer, the catalogue's are returned. Nothing is asked on the local SageMaker.
+    """
+    if session.is_local:
+        return []
+    try:
+        found = _listed_everywhere(session, instance_type)
+    except PeagleError:
+        rows = (catalog or load_catalog()).prices
+        found = [row for row in rows if row.instance == instance_type and row.kind == "sagemaker"]
+    newest: dict[str, PriceEntry] = {}
+    for row in sorted(found, key=lambda row: row.date):
+        newest[row.region] = row
+    newest.pop(session.region, None)
+    return sorted(newest.values(), key=lambda row: (row.usd_per_hour, row.region))
+
+
+def _listed_everywhere(session: Session, instance_type: str) -> list[PriceEntry]:
+    products = _products(session, instanceName=instance_type)
+    regions = ((each, each.get("product", {}).get("attributes", {}).get("regionCode")) for each in products)
+    entries = (read_product(each, instance_type, str(region)) for each, region in regions if region)
+    return [entry for entry in entries if entry is not None]
+
+
+def _products(session: Session, **fields: str) -> list[dict[str, Any]]:
+    filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in fields.items()]
+    client = session.client("pricing")
+    with aws_errors("GetProducts"):
+        pages = client.get_paginator("get_products").paginate(ServiceCode=SERVICE, Filters=filters)
+        return [json.loads(text) for page in pages for text in page["PriceList"]]
+
+
+def read_product(product: Mapping[str, Any], instance_type: str, region: str) -> PriceEntry | None:
+    """Read one document of the price list; None unless it is real-time hosting, on demand, in USD.
+
+    An instance has a row for each use (training, notebooks, batch …), told apart by the usage type:
+    ``USE1-Host:ml.g5.xlarge`` is real-time hosting.
+    """
+    attributes = product.get("product", {}).get("attributes", {})
+    usage = str(attributes.get("usagetype", ""))
+    if not re.fullmatch(rf"([A-Z0-9]+-)?Host:{re.escape(instance_type)}", usage):
+        return None
+    prices = [(usd, date) for usd, date in _on_demand(product) if usd > 0]  # a free tier is a row of its own
+    if not prices:
+        return None
+    usd, date = max(prices, key=lambda pair: pair[1])
+    return PriceEntry(
+        instance=instance_type, region=region, usd_per_hour=usd, kind="sagemaker", source=API, date=date
+    )
+
+
+def _on_demand(product: Mapping[str, Any]) -> Iterator[tuple[float, str]]:
+    for term in product.get("terms", {}).get("OnDemand", {}).values():
+        date = str(product.get("publicationDate") or term.get("effectiveDate", ""))[:10]
+        for dimension in term.get("priceDimensions", {}).values():
+            usd = dimension.get("pricePerUnit", {}).get("USD")
+            if usd is not None and dimension.get("unit") == "Hrs":
+                yield float(usd), date

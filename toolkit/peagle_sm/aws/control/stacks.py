@@ -1,0 +1,128 @@
+"""CloudFormation: one thin function a call, None where the stack does not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from peagle_sm.aws.session.errors import aws_errors
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.errors import NotFound, ServiceFault
+
+GONE = "DELETE_COMPLETE"
+
+
+@dataclass(frozen=True)
+class StackFacts:
+    """What DescribeStacks says; ``reason`` is None where it gives none."""
+
+    name: str
+    stack_id: str
+    status: str
+    reason: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    updated_at: datetime | None = None
+
+    @property
+    def moving(self) -> bool:
+        """Whether an operation on it, or its cleanup, is still under way."""
+        return self.status.endswith("_IN_PROGRESS")
+
+
+@dataclass(frozen=True)
+class StackEvent:
+    """One line of a stack's history."""
+
+    event_id: str
+    at: datetime
+    logical_id: str
+    resource_type: str
+    status: str
+    reason: str | None = None
+
+
+def describe(session: Session, name: str) -> StackFacts | None:
+    """Return a stack's facts by name, or by id also after its deletion; None when there is none."""
+    try:
+        with aws_errors("DescribeStacks", session.local_url):
+            rows = session.client("cloudformation").describe_stacks(StackName=name)["Stacks"]
+    except NotFound:
+        return None
+    if not rows:
+        return None
+    row = rows[0]
+    return StackFacts(
+        name=row["StackName"],
+        stack_id=row["StackId"],
+        status=row["StackStatus"],
+        reason=row.get("StackStatusReason"),
+        parameters={one["ParameterKey"]: one.get("ParameterValue", "") for one in row.get("Parameters", [])},
+        outputs={one["OutputKey"]: one["OutputValue"] for one in row.get("Outputs", [])},
+        updated_at=row.get("LastUpdatedTime") or row.get("CreationTime"),
+    )
+
+
+def stack_status(session: Session, name: str) -> str | None:
+    """Return a stack's status, or None when there is none of that name."""
+    found = describe(session, name)
+    return None if found is None or found.status == GONE else found.status
+
+
+def create(session: Session, parameters: Mapping[str, Any]) -> str:
+    """Send CreateStack once, and return the stack's id."""
+    with aws_errors("CreateStack", session.local_url):
+        return str(session.creating_client("cloudformation").create_stack(**parameters)["StackId"])
+
+
+def update(session: Session, parameters: Mapping[str, Any]) -> bool:
+    """Send UpdateStack once; False when AWS says that there is nothing to change."""
+    try:
+        with aws_errors("UpdateStack", session.local_url):
+            session.creating_client("cloudformation").update_stack(**parameters)
+    except ServiceFault as error:
+        if "no updates are to be performed" in error.message.lower():
+            return False
+        raise
+    return True
+
+
+def delete(session: Session, name: str) -> None:
+    """Send DeleteStack; its answer proves nothing: describe the stack by its id until it is gone."""
+    with aws_errors("DeleteStack", session.local_url):
+        session.client("cloudformation").delete_stack(StackName=name)
+
+
+def events(session: Session, stack_id: str) -> Iterator[StackEvent]:
+    """List a stack's events, the newest first; reading stops where the caller stops."""
+    with aws_errors("DescribeStackEvents", session.local_url):
+        pages = session.client("cloudformation").get_paginator("describe_stack_events")
+        for page in pages.paginate(StackName=stack_id):
+            for row in page["StackEvents"]:
+                yield StackEvent(
+                    event_id=row["EventId"],
+                    at=row["Timestamp"],
+                    logical_id=row.get("LogicalResourceId", ""),
+                    resource_type=row.get("ResourceType", ""),
+                    status=row.get("ResourceStatus", ""),
+                    reason=row.get("ResourceStatusReason"),
+                )
+
+
+def importers(session: Session, exports: Sequence[str]) -> list[str]:
+    """Return the names of the stacks that import any of the exports; CloudFormation keeps those standing."""
+    found: set[str] = set()
+    for export in exports:
+        try:
+            with aws_errors("ListImports", session.local_url):
+                pages = session.client("cloudformation").get_paginator("list_imports")
+                for page in pages.paginate(ExportName=export):
+                    found.update(page["Imports"])
+        except NotFound:
+            continue
+        except ServiceFault as error:
+            if "not imported" not in error.message.lower():  # AWS's words for "by nobody"
+                raise
+    return sorted(found)

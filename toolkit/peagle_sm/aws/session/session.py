@@ -1,0 +1,376 @@
+"""Where calls go: one AWS account and region, or the local SageMaker of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from peagle_sm.aws.session.errors import aws_errors
+from peagle_sm.core.errors import CredentialsError, EngineError, NotFound, SpecError
+
+if TYPE_CHECKING:
+    import boto3
+
+USER_AGENT = "peagle-sm"
+_CLIENTS = threading.Lock()
+"""For making clients (a boto3 session is not safe for threads) and for every change of a session's cache."""
+CONNECT_TIMEOUT_S = 10
+# A stream may last 8 minutes on SageMaker, and nothing may arrive before its first token.
+RUNTIME_READ_TIMEOUT_S = 490
+# The longest that one of the guard's functions may run (stacks/guard/functions.py), and a bit.
+LAMBDA_READ_TIMEOUT_S = 300
+_READ_TIMEOUTS_S = {"sagemaker-runtime": RUNTIME_READ_TIMEOUT_S, "lambda": LAMBDA_READ_TIMEOUT_S}
+ADMIN_TIMEOUT_S = 10
+_IMPATIENT_CLIENTS = 4
+LOCAL_KEY = "local"
+# The Price List API answers in three regions, each for all; botocore's endpoint data lists them.
+_PRICE_REGION = "us-east-1"
+_NEAR_PRICE_REGIONS = {"ap": "ap-south-1", "eu": "eu-central-1"}
+
+
+@dataclass(frozen=True)
+class LocalTarget:
+    """The local SageMaker as `peagle-sm local status` describes it."""
+
+    endpoint_url: str
+    region: str = "us-east-1"
+    account: str = "123456789012"
+    role_arn: str = ""
+    scheduler_role_arn: str = ""
+    image_uris: Mapping[str, str] = field(default_factory=dict)
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_status(cls, status: Mapping[str, Any]) -> LocalTarget:
+        """Take what is needed from a `LocalStatus.to_dict()`."""
+        known = {one.name for one in fields(cls)}
+        return cls(**{key: value for key, value in status.items() if key in known})
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Session:
+    """A boto3 session with its region settled, its clients cached and its errors mapped."""
+
+    def __init__(
+        self,
+        boto3_session: Any,
+        region: str,
+        local: LocalTarget | None = None,
+        clock: Callable[[], datetime] | None = None,
+    ) -> None:
+        """Use `make_session` or `from_boto3` instead."""
+        self._boto3 = boto3_session
+        self._clock = clock or _utc_now
+        self._clients: dict[tuple[str, ...], Any] = {}
+        self._account: str | None = None
+        self._guest: boto3.Session | None = None
+        self.region = region
+        self.local = local
+
+    @classmethod
+    def from_boto3(
+        cls,
+        boto3_session: Any,
+        local: LocalTarget | None = None,
+        clock: Callable[[], datetime] | None = None,
+    ) -> Session:
+        """Wrap a session that the caller has made; ``clock`` replaces this machine's.
+
+        Raises:
+            CredentialsError: the session has no region.
+        """
+        region = local.region if local else boto3_session.region_name
+        if not region:
+            raise _no_region()
+        return cls(boto3_session, region, local, clock)
+
+    def to_boto3(self) -> boto3.Session:
+        """Return a boto3 session whose clients all reach the same place, for a library that makes its own."""
+        if self._guest is None:
+            if self.local is None:
+                self._guest = self._boto3
+            else:
+                from peagle_sm.aws.session.local_boto3 import LocalBoto3
+
+                self._guest = LocalBoto3(self.local)
+        return self._guest
+
+    def to_sagemaker(self) -> Any:
+        """Return a Session of the SageMaker Python SDK that reaches the same place.
+
+        Raises:
+            NotFound: the SDK, version 3, is not installed.
+        """
+        from peagle_sm.aws.session.sagemaker_sdk import sdk_session
+
+        return sdk_session(self)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether calls go to the local SageMaker."""
+        return self.local is not None
+
+    def client(self, service: str) -> Any:
+        """Return a client that retries throttling and 5xx where a repeated call is harmless."""
+        # An invocation costs compute and is timed, so it is tried once.
+        # A local server that is not there will not be there in ten seconds either.
+        attempts = 1 if service == "sagemaker-runtime" else 2 if self.is_local else 5
+        return self._client(service, attempts)
+
+    def runtime_client(self, read_timeout_s: float | None = None) -> Any:
+        """Return a client of SageMaker's data plane that waits ``read_timeout_s`` for the next byte.
+
+        botocore has no timeouts of a request, only those of a client; few are kept, the latest ones.
+        """
+        if read_timeout_s in (None, RUNTIME_READ_TIMEOUT_S):
+            return self.client("sagemaker-runtime")
+        return self._client("sagemaker-runtime", 1, read_timeout_s)
+
+    def creating_client(self, service: str) -> Any:
+        """Return a client that never repeats a call by itself.
+
+        A repeated CreateX whose first response was lost fails with "already existing"; callers
+        look whether it exists, and adopt it, instead.
+        """
+        return self._client(service, 1)
+
+    def _client(self, service: str, attempts: int, read_timeout_s: float | None = None) -> Any:
+        key: tuple[str, ...] = (service, str(attempts))
+        if read_timeout_s is not None:
+            key += (str(read_timeout_s),)
+        with aws_errors(f"{service} client", self.local_url), _CLIENTS:
+            client = self._clients.pop(key, None) or self._new_client(service, attempts, read_timeout_s)
+            self._clients[key] = client  # the last one is the latest used
+            impatient = [each for each in self._clients if len(each) > 2]
+            for old in impatient[:-_IMPATIENT_CLIENTS]:
+                del self._clients[old]
+            return client
+
+    def _new_client(self, service: str, attempts: int, read_timeout_s: float | None) -> Any:
+        from botocore.config import Config
+
+        options: dict[str, Any] = {
+            "retries": {"mode": "standard", "total_max_attempts": attempts},
+            "connect_timeout": CONNECT_TIMEOUT_S,
+            "user_agent_extra": USER_AGENT,
+        }
+        if service in _READ_TIMEOUTS_S:
+            options["read_timeout"] = read_timeout_s or _READ_TIMEOUTS_S[service]
+        if self.local is not None:
+            # Path-style S3 and no proxy: both would take the call away from this machine.
+            options |= {"s3": {"addressing_style": "path"}, "proxies": {}}
+        place = {} if self.local is None else {"endpoint_url": self.local.endpoint_url}
+        return self._boto3.client(
+            service, region_name=self._region_of(service), config=Config(**options), **place
+        )
+
+    def _region_of(self, service: str) -> str:
+        if service != "pricing":
+            return self.region
+        return _NEAR_PRICE_REGIONS.get(self.region.split("-")[0], _PRICE_REGION)
+
+    @property
+    def local_url(self) -> str | None:
+        """The local server's address, or None on AWS."""
+        return None if self.local is None else self.local.endpoint_url
+
+    def credentials(self) -> Any:
+        """Return botocore's credentials, for a client that signs for itself; they renew themselves.
+
+        Raises:
+            CredentialsError: there are none.
+        """
+        with aws_errors("credentials", self.local_url):
+            found = self._boto3.get_credentials()
+        if found is None:
+            raise CredentialsError(
+                "No AWS credentials were found.",
+                next_step="Run `aws configure` or `aws sso login`, or set AWS_PROFILE.",
+            )
+        return found
+
+    def account(self) -> str:
+        """Return the account number, from STS.
+
+        Raises:
+            CredentialsError: there are no credentials, or they are not accepted.
+        """
+        if self._account is None:
+            with aws_errors("GetCallerIdentity", self.local_url):
+                self._account = str(self.client("sts").get_caller_identity()["Account"])
+        return self._account
+
+    def now(self) -> datetime:
+        """Return the time by which schedules fire: the local server's clock, or this machine's."""
+        if self.local is not None:
+            return datetime.fromisoformat(self.admin("status")["clock"])
+        return self._clock()
+
+    def admin(self, path: str) -> dict[str, Any]:
+        """Return the JSON that the local server's own page ``/_peagle/<path>`` answers.
+
+        Raises:
+            EngineError: the server does not answer, or this session is not local.
+        """
+        document = json.loads(self.admin_text(path))
+        return document if isinstance(document, dict) else {}
+
+    def admin_text(self, path: str) -> str:
+        """Return the local server's own page ``/_peagle/<path>`` as text.
+
+        Raises:
+            EngineError: the server does not answer, or this session is not local.
+            NotFound: the server knows no such page.
+        """
+        if self.local is None:
+            raise EngineError(
+                f"{path} can only be read from the local SageMaker.",
+                next_step="Use --local, after `peagle-sm local up`.",
+            )
+        url = f"{self.local.endpoint_url.rstrip('/')}/_peagle/{path}"
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(url, timeout=ADMIN_TIMEOUT_S) as response:
+                return str(response.read().decode())
+        except urllib.error.HTTPError as error:
+            raise NotFound(
+                f"The local SageMaker has no /_peagle/{path}: {error.read().decode(errors='replace')}",
+                next_step="Look what runs with `peagle-sm local status`.",
+            ) from error
+        except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+            raise EngineError(
+                f"The local SageMaker does not answer at {url}: {error}",
+                next_step="Look with `peagle-sm local status`; start it with `peagle-sm local up`.",
+            ) from error
+
+    def wall_clock(self) -> datetime:
+        """Return this machine's time, whatever the local server's clock says."""
+        return self._clock()
+
+    def command_flags(self) -> str:
+        """Return the flags that make a command line reach the same place, with a leading blank."""
+        if self.local is not None:
+            return f" --local-port {urlsplit(self.local.endpoint_url).port}"
+        profile = getattr(self._boto3, "profile_name", None)
+        named = "" if profile in (None, "default") else f" --profile {profile}"
+        return f"{named} --region {self.region}"
+
+
+def make_session(
+    profile: str | None = None,
+    region: str | None = None,
+    local: LocalTarget | None = None,
+    *,
+    sagemaker_session: Any = None,
+) -> Session:
+    """Settle where calls go; nothing is called and no credentials are looked up yet.
+
+    The region comes from ``region``, else AWS_REGION, AWS_DEFAULT_REGION or the profile.
+    ``sagemaker_session`` is a Session of the SageMaker Python SDK, or a boto3 session: its credentials and,
+    unless ``region`` is given, its region are used, and no profile.
+
+    Raises:
+        CredentialsError: no such profile, no region, or a region that AWS does not have.
+        SpecError: ``sagemaker_session`` is no session, or stands beside ``profile`` or ``local``.
+    """
+    if sagemaker_session is not None:
+        return _guest_session(sagemaker_session, profile, region, local)
+    if local is not None:
+        return _local_session(region, local)
+    import boto3
+
+    with aws_errors("profile"):
+        chosen = boto3.Session(profile_name=profile, region_name=region or os.environ.get("AWS_REGION"))
+        found = chosen.region_name
+    if not found:
+        raise _no_region()
+    _check_region(found, chosen)
+    return Session(chosen, found)
+
+
+def _guest_session(guest: Any, profile: str | None, region: str | None, local: LocalTarget | None) -> Session:
+    if profile is not None or local is not None:
+        beside = "profile" if profile is not None else "local"
+        raise SpecError(
+            f"sagemaker_session: found beside {beside}; allowed: one of them, each says where calls go.",
+            next_step=f"Leave {beside} out; the session given has its own credentials.",
+        )
+    from peagle_sm.aws.session.sagemaker_sdk import session_from_sagemaker
+
+    return session_from_sagemaker(guest, region)
+
+
+def _local_session(region: str | None, local: LocalTarget) -> Session:
+    if region not in (None, local.region):
+        raise CredentialsError(
+            f"region {region!r}: the local SageMaker at {local.endpoint_url} is in {local.region}.",
+            next_step=f"Leave --region out, or give {local.region}.",
+        )
+    return Session(_local_boto3(local.region), local.region, local)
+
+
+@cache
+def _local_boto3(region: str) -> Any:
+    """One for all local sessions of a process: it keeps AWS's API models, which take longest to read."""
+    import boto3
+
+    return boto3.Session(
+        botocore_session=isolated_botocore(),
+        aws_access_key_id=LOCAL_KEY,
+        aws_secret_access_key=LOCAL_KEY,
+        region_name=region,
+    )
+
+
+def isolated_botocore() -> Any:
+    """Return a botocore session with nothing of the user's AWS configuration; a stale profile is harmless."""
+    import botocore.session
+
+    nothing = (None, None, os.devnull, None)
+    return botocore.session.Session(
+        session_vars={
+            "profile": (None, None, None, None),
+            "config_file": nothing,
+            "credentials_file": nothing,
+        }
+    )
+
+
+def _check_region(region: str, boto3_session: Any) -> None:
+    known: set[str] = set()
+    for partition in boto3_session.get_available_partitions():
+        known.update(boto3_session.get_available_regions("sagemaker", partition_name=partition))
+    if region in known:
+        return
+    near = get_close_matches(region, sorted(known), n=3)
+    shape = re.fullmatch(r"[a-z]{2,}(-[a-z]+)+-\d", region)
+    raise CredentialsError(
+        f"region {region!r}: this version of boto3 knows no SageMaker there."
+        + (f" Near: {', '.join(near)}." if near else ""),
+        next_step=(
+            "Correct --region, AWS_REGION or the profile"
+            + ("; for a region that is new, upgrade boto3." if shape else ".")
+        ),
+        details={"region": region, "near": near},
+    )
+
+
+def _no_region() -> CredentialsError:
+    return CredentialsError(
+        "No AWS region is set.",
+        next_step="Give --region, placement.region in the spec, AWS_REGION, or a region in the profile.",
+    )

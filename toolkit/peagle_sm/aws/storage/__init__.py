@@ -1,0 +1,1 @@
+"""Files: S3, and the Hugging Face hub."""

@@ -1,0 +1,257 @@
+"""Files into S3: in parts, each with its sha256, taken up again where an earlier run ended.
+
+The part size follows from the file's size, so a later run cuts it in the same places. S3 keeps the parts of
+an upload that was never completed, and bills them, until it is completed or aborted.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from peagle_sm.aws.session.errors import aws_errors
+from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.storage.s3_folder import absent_is_not_found
+from peagle_sm.core.errors import NotFound, ServiceFault
+
+PART_BYTES = 64 * 2**20
+MOST_PARTS = 10_000
+"""S3's own limit (user guide, "Amazon S3 multipart upload limits")."""
+WORKERS = 4
+SHA256 = "SHA256"
+_ALGORITHM = "ChecksumAlgorithm"
+
+Sent = Callable[[int], None]
+"""Told the bytes of each piece that S3 has taken, or had already."""
+
+
+@dataclass(frozen=True)
+class Digests:
+    """A file's sha256: of the whole in hex, of each part, and as S3 tells it of the object."""
+
+    size: int
+    part_bytes: int
+    whole: str
+    parts: tuple[bytes, ...]
+
+    @property
+    def s3(self) -> str:
+        """ChecksumSHA256 of the object: for several parts that of their checksums, and their number."""
+        if len(self.parts) == 1:
+            return _b64(self.parts[0])
+        return f"{_b64(hashlib.sha256(b''.join(self.parts)).digest())}-{len(self.parts)}"
+
+
+@dataclass(frozen=True)
+class Incomplete:
+    """An upload that was begun and neither completed nor aborted."""
+
+    key: str
+    upload_id: str
+
+
+def digests(path: Path, part_bytes: int = PART_BYTES) -> Digests:
+    """Read a file once.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    size = path.stat().st_size
+    part = part_size(size, part_bytes)
+    whole = hashlib.sha256()
+    parts: list[bytes] = []
+    with path.open("rb") as file:
+        while not parts or file.tell() < size:
+            piece = file.read(part)
+            whole.update(piece)
+            parts.append(hashlib.sha256(piece).digest())
+    return Digests(size, part, whole.hexdigest(), tuple(parts))
+
+
+def part_size(size: int, part_bytes: int = PART_BYTES) -> int:
+    """The size of a part: doubled until S3's number of parts suffices."""
+    while size > part_bytes * MOST_PARTS:
+        part_bytes *= 2
+    return part_bytes
+
+
+def checksum_of(session: Session, bucket: str, key: str) -> tuple[int, str | None] | None:
+    """Size and ChecksumSHA256 of an object; None when there is none.
+
+    Raises:
+        CredentialsError, ServiceFault: S3 refuses, or does not answer.
+    """
+    try:
+        with absent_is_not_found(f"s3://{bucket}/{key}"), aws_errors("HeadObject", session.local_url):
+            found = session.client("s3").head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
+    except NotFound:
+        return None
+    return int(found["ContentLength"]), found.get("ChecksumSHA256")
+
+
+def put_bytes(session: Session, bucket: str, key: str, content: bytes) -> None:
+    """Put a small object whole, with its checksum."""
+    checksum = _b64(hashlib.sha256(content).digest())
+    with absent_is_not_found(f"s3://{bucket}"), aws_errors("PutObject", session.local_url):
+        session.client("s3").put_object(
+            Bucket=bucket, Key=key, Body=content, ChecksumSHA256=checksum, **{_ALGORITHM: SHA256}
+        )
+
+
+def put_file(session: Session, bucket: str, key: str, path: Path, found: Digests, sent: Sent) -> None:
+    """Put a file: whole, or in parts, of which those that S3 has already are not sent again.
+
+    Raises:
+        OSError: the file cannot be read, or changed meanwhile.
+        NotFound: there is no such bucket.
+        CredentialsError, ServiceFault: S3 refuses, or does not answer; what it has taken stays.
+    """
+    if len(found.parts) == 1:
+        put_bytes(session, bucket, key, path.read_bytes())
+        sent(found.size)
+        return
+    upload_id, there = _take_up(session, bucket, key, found)
+    tags = _send_parts(session, _Upload(bucket, key, upload_id, path, found), there, sent)
+    listed = [
+        {"PartNumber": n, "ETag": tags[n], "ChecksumSHA256": _b64(each)}
+        for n, each in enumerate(found.parts, 1)
+    ]
+    with aws_errors("CompleteMultipartUpload", session.local_url):
+        session.client("s3").complete_multipart_upload(
+            Bucket=bucket, Key=key, UploadId=upload_id, MultipartUpload={"Parts": listed}
+        )
+
+
+def incomplete_uploads(session: Session, bucket: str, prefix: str) -> list[Incomplete]:
+    """Every upload below the prefix that was never completed.
+
+    Raises:
+        NotFound: there is no such bucket.
+        CredentialsError, ServiceFault: S3 refuses, or does not answer.
+    """
+    with absent_is_not_found(f"s3://{bucket}"), aws_errors("ListMultipartUploads", session.local_url):
+        pages = (
+            session.client("s3")
+            .get_paginator("list_multipart_uploads")
+            .paginate(Bucket=bucket, Prefix=prefix)
+        )
+        return [Incomplete(row["Key"], row["UploadId"]) for page in pages for row in page.get("Uploads", [])]
+
+
+def abort(session: Session, bucket: str, upload: Incomplete) -> None:
+    """Have S3 forget an upload and its parts; one that is gone already is no error."""
+    try:
+        with aws_errors("AbortMultipartUpload", session.local_url):
+            session.client("s3").abort_multipart_upload(
+                Bucket=bucket, Key=upload.key, UploadId=upload.upload_id
+            )
+    except ServiceFault as error:
+        if error.code != "NoSuchUpload":
+            raise
+
+
+@dataclass(frozen=True)
+class _Upload:
+    bucket: str
+    key: str
+    upload_id: str
+    path: Path
+    found: Digests
+
+
+def _take_up(session: Session, bucket: str, key: str, found: Digests) -> tuple[str, dict[int, str]]:
+    """An upload to go on with, and the tags of the parts it has: the fullest that fits, or a new one."""
+    best: tuple[str, dict[int, str]] | None = None
+    for upload in incomplete_uploads(session, bucket, key):
+        if upload.key != key:
+            continue
+        tags = _fitting_parts(session, bucket, upload, found)
+        if tags and (best is None or len(tags) > len(best[1])):
+            best = upload.upload_id, tags
+    if best is not None:
+        return best
+    with absent_is_not_found(f"s3://{bucket}"), aws_errors("CreateMultipartUpload", session.local_url):
+        made = session.client("s3").create_multipart_upload(Bucket=bucket, Key=key, **{_ALGORITHM: SHA256})
+    return str(made["UploadId"]), {}
+
+
+def _fitting_parts(session: Session, bucket: str, upload: Incomplete, found: Digests) -> dict[int, str]:
+    try:
+        with aws_errors("ListParts", session.local_url):
+            pages = (
+                session.client("s3")
+                .get_paginator("list_parts")
+                .paginate(Bucket=bucket, Key=upload.key, UploadId=upload.upload_id)
+            )
+            rows: list[dict[str, Any]] = [row for page in pages for row in page.get("Parts", [])]
+    except ServiceFault as error:
+        if error.code == "NoSuchUpload":
+            return {}
+        raise
+    return {
+        row["PartNumber"]: row["ETag"]
+        for row in rows
+        if row["PartNumber"] <= len(found.parts)
+        and row.get("ChecksumSHA256") == _b64(found.parts[row["PartNumber"] - 1])
+    }
+
+
+def _send_parts(session: Session, upload: _Upload, there: dict[int, str], sent: Sent) -> dict[int, str]:
+    tags = dict(there)
+    pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="upload")
+    try:
+        for number, _, length in _pieces(upload.found):
+            if number in there:
+                sent(length)
+        waiting = [
+            pool.submit(_send, session, upload, number, start, length)
+            for number, start, length in _pieces(upload.found)
+            if number not in there
+        ]
+        for number, tag, length in _as_done(waiting):
+            tags[number] = tag
+            sent(length)
+    finally:
+        # a part on its way is waited for: an abort that overtook it would leave it behind
+        pool.shutdown(wait=True, cancel_futures=True)
+    return tags
+
+
+def _as_done(waiting: list[Future[tuple[int, str, int]]]) -> Iterator[tuple[int, str, int]]:
+    for each in waiting:
+        yield each.result()
+
+
+def _pieces(found: Digests) -> Iterator[tuple[int, int, int]]:
+    for index in range(len(found.parts)):
+        start = index * found.part_bytes
+        yield index + 1, start, min(found.part_bytes, found.size - start)
+
+
+def _send(session: Session, upload: _Upload, number: int, start: int, length: int) -> tuple[int, str, int]:
+    with upload.path.open("rb") as file:
+        file.seek(start)
+        piece = file.read(length)
+    checksum = upload.found.parts[number - 1]
+    if hashlib.sha256(piece).digest() != checksum:
+        raise OSError(f"{upload.path} changed while it was read")
+    with aws_errors("UploadPart", session.local_url):
+        answer = session.client("s3").upload_part(
+            Bucket=upload.bucket,
+            Key=upload.key,
+            UploadId=upload.upload_id,
+            PartNumber=number,
+            Body=piece,
+            ChecksumSHA256=_b64(checksum),
+            **{_ALGORITHM: SHA256},
+        )
+    return number, str(answer["ETag"]), length
+
+
+def _b64(digest: bytes) -> str:
+    return base64.b64encode(digest).decode()

@@ -1,0 +1,1 @@
+"""SageMaker's data plane: requests, response streams, and what they tell."""

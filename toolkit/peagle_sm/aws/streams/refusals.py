@@ -1,0 +1,181 @@
+"""What an invocation that SageMaker or the engine refuses means, and what to do next."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from peagle_sm.aws.control import sagemaker as control
+from peagle_sm.aws.control.components import component_names
+from peagle_sm.aws.control.nearest import did_you_mean
+from peagle_sm.aws.control.sagemaker import EndpointFacts
+from peagle_sm.aws.session.errors import from_client_error
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError
+from peagle_sm.core.failure_words import WHOLE_IN_JSON, cause_first
+from peagle_sm.core.stream_errors import refused_by_engine
+
+# The API reference names no error for these; the words are those of users' reports
+# (docs/explanation/local.md).
+_REQUIRED = "inference component name header is required"
+_NOT_ALLOWED = "inference component name header is not allowed"
+_NO_CAPACITY = "inference component has no capacity"
+_NO_COMPONENT = "inference component "
+ON_ITS_WAY = ("Creating", "Updating", "SystemUpdating", "RollingBack")
+"""The statuses that end in another one by themselves."""
+
+
+class ComponentRequired(ServiceFault):
+    """The endpoint runs inference components, and the request named none; nothing was carried out."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An invocation: ``operation`` is AWS's name of the call, ``component`` the one that it named."""
+
+    session: Session
+    operation: str
+    endpoint: str
+    component: str | None
+
+
+def refusal(error: Any, asked: Asked) -> PeagleError:
+    """Map botocore's ClientError of an invocation."""
+    mapped = from_client_error(error, asked.operation)
+    if error.response.get("Error", {}).get("Code") == "ModelError":
+        return _of_the_engine(error, mapped, asked)
+    about_components = _of_components(error, mapped, asked)
+    if about_components is not None:
+        return about_components
+    if isinstance(mapped, NotFound):
+        return _not_serving(mapped, asked, request_id_of(error.response))
+    return mapped
+
+
+def request_id_of(answer: Mapping[str, Any]) -> str:
+    """Return the request's id of an answer or an error's response; empty when there is none."""
+    return str(answer.get("ResponseMetadata", {}).get("RequestId", ""))
+
+
+def _of_the_engine(error: Any, mapped: PeagleError, asked: Asked) -> PeagleError:
+    status = error.response.get("OriginalStatusCode")
+    said = _engine_words(error.response.get("OriginalMessage") or mapped.message)
+    details = {**mapped.details, "original_status_code": status, "original_message": said}
+    if isinstance(status, int) and 400 <= status < 500:
+        return refused_by_engine(status, said, mapped.details)
+    return ServiceFault(
+        f"{asked.operation}: the engine failed ({status}): {said}",
+        operation=asked.operation,
+        code="ModelError",
+        request_id=request_id_of(error.response),
+        next_step=f"Read the engine's output: `peagle-sm logs {asked.endpoint}"
+        f"{asked.session.command_flags()}`.",
+        details=details,
+    )
+
+
+def _of_components(error: Any, mapped: PeagleError, asked: Asked) -> PeagleError | None:
+    said = str(error.response.get("Error", {}).get("Message", "")).lower()
+    if said.startswith(_NOT_ALLOWED):
+        return SpecError(
+            f"endpoint {asked.endpoint!r} runs a model of its own: found component {asked.component!r}; "
+            "allowed: none.",
+            next_step="Leave --component out (in Python: component=…).",
+            details=mapped.details,
+        )
+    if said.startswith(_NO_COMPONENT) and isinstance(mapped, NotFound) and asked.component is not None:
+        return NotFound(
+            f"endpoint {asked.endpoint!r} has no inference component {asked.component!r}; "
+            f"{_those_of(asked)}.",
+            next_step="Name one of its components with --component (in Python: component=…).",
+            details=mapped.details,
+        )
+    facts: dict[str, Any] = {
+        "operation": asked.operation,
+        "code": str(mapped.details.get("code", "")),
+        "request_id": request_id_of(error.response),
+        "details": mapped.details,
+    }
+    if said.startswith(_REQUIRED):
+        return ComponentRequired(
+            f"endpoint {asked.endpoint!r} runs inference components; the request names none.",
+            next_step="Name one with --component (in Python: component=…).",
+            **facts,
+        )
+    if said.startswith(_NO_CAPACITY):
+        return ServiceFault(
+            f"inference component {asked.component!r} of endpoint {asked.endpoint!r} has no copy that could "
+            "answer: it is being made, or was scaled to zero.",
+            next_step="Where it scales by itself, this request has asked for an instance: send it again in a "
+            "few minutes. Otherwise look with "
+            f"`peagle-sm status {asked.endpoint}{asked.session.command_flags()}`.",
+            **facts,
+        )
+    return None
+
+
+def _those_of(asked: Asked) -> str:
+    found: tuple[str, ...] = ()
+    with suppress(PeagleError):  # the refusal is worth telling without the list
+        found = component_names(asked.session, asked.endpoint)
+    return f"it has: {', '.join(found)}" if found else "none of its components could be listed"
+
+
+def _not_serving(absent: NotFound, asked: Asked, request_id: str) -> PeagleError:
+    session, endpoint = asked.session, asked.endpoint
+    # The data plane calls an endpoint "not found" until it is in service; only DescribeEndpoint knows better.
+    facts = None
+    with suppress(PeagleError):
+        facts = control.describe_endpoint(session, endpoint)
+    if facts is None:
+        return NotFound(
+            f"endpoint {endpoint!r}: there is none of that name in {session.region}."
+            + did_you_mean(session, endpoint),
+            next_step=f"Run `peagle-sm list{session.command_flags()}` to see the existing endpoints.",
+            details=absent.details,
+        )
+    return ServiceFault(
+        f"endpoint {endpoint!r} exists and did not take the request: its status is {facts.status}."
+        + reason_block(facts),
+        operation=asked.operation,
+        code=str(absent.details.get("code", "")),
+        request_id=request_id,
+        next_step=serving_step(session, endpoint, facts.status),
+        details={**absent.details, "status": facts.status, "failure_reason": facts.failure_reason},
+    )
+
+
+def serving_step(session: Session, name: str, status: str) -> str:
+    """Say what to do for an endpoint in ``status`` to answer."""
+    flags = session.command_flags()
+    if status == "InService":
+        return f"Send the request again; `peagle-sm status {name}{flags}` shows the endpoint."
+    if status in ON_ITS_WAY:
+        return f"Wait until it is in service: `peagle-sm wait {name}{flags}`."
+    if status == "Deleting":
+        return f"Wait until it is gone: `peagle-sm wait {name} --deleted{flags}`. Then deploy it again."
+    return (
+        f"It does not come into service by itself. Read its log with `peagle-sm logs {name}{flags}`, "
+        f"delete it with `peagle-sm delete {name}{flags}`, correct the spec, and deploy again."
+    )
+
+
+def reason_block(facts: EndpointFacts) -> str:
+    """Return the failure reason as lines of its own, its cause first; nothing without a reason."""
+    reason = cause_first(facts.failure_reason or "", WHOLE_IN_JSON)
+    return "\nThe failure reason:\n" + textwrap.indent(reason, "  ") if reason else ""
+
+
+def _engine_words(message: str) -> str:
+    try:
+        document = json.loads(message)
+    except (ValueError, RecursionError):
+        return message
+    if isinstance(document, Mapping):
+        told = document.get("error", document)
+        return str(told.get("message", message)) if isinstance(told, Mapping) else str(told)
+    return message

@@ -1,0 +1,1 @@
+"""Text and HTML of what a notebook or a report shows. Pure."""

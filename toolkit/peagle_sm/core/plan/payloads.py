@@ -1,0 +1,341 @@
+"""The exact requests of a deploy, in boto3's names and in the order in which they are sent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from peagle_sm.core.errors import PlanRefused
+from peagle_sm.core.guard.names import scheduler_role
+from peagle_sm.core.plan import tags as keys
+from peagle_sm.core.plan.component import component
+from peagle_sm.core.plan.cost import cost_of
+from peagle_sm.core.plan.environment import environment
+from peagle_sm.core.plan.records import Names, Plan, Request
+from peagle_sm.core.plan.resolve import Draft
+
+VARIANT = "AllTraffic"
+_POOL_WAIT_S = 1800
+_DEFAULT_PUBLISH_S = 60
+_RATE = "rate(10 minutes)"
+_GUARD_LASTS = timedelta(days=1)
+LIFETIME_RETRY = {"MaximumEventAgeInSeconds": 60, "MaximumRetryAttempts": 0}
+"""No retries of a lifetime schedule.
+
+By default Scheduler retries for 24 hours, and a late retry would delete a new endpoint of the same name.
+The rate repeats anyway.
+"""
+_SCHEDULE_NAME = 64  # the most characters that EventBridge Scheduler takes
+
+
+def partition(region: str) -> str:
+    """Return the ARN partition of a region."""
+    prefixes = {"cn-": "aws-cn", "us-gov-": "aws-us-gov", "eusc-": "aws-eusc", "us-iso-": "aws-iso"}
+    prefixes |= {"us-isob-": "aws-iso-b", "eu-isoe-": "aws-iso-e", "us-isof-": "aws-iso-f"}
+    return next((name for prefix, name in prefixes.items() if region.startswith(prefix)), "aws")
+
+
+def host_ami(draft: Draft) -> str | None:
+    """Return the host AMI whose driver suits the image's CUDA and the GPUs; None leaves AWS's default."""
+    chosen = draft.spec.placement.inference_ami_version
+    if chosen is not None or draft.image is None or draft.image.cuda is None:
+        return chosen
+    images = draft.catalog.images
+    ami = images.ami_for_cuda.get(draft.image.cuda.partition(".")[0])
+    facts = [draft.instance(name) for name in draft.instance_types]
+    needed = max((entry.min_driver or 0 for entry in facts if entry), default=0)
+    if ami is not None and images.amis[ami].driver < needed:
+        return min((n for n, a in images.amis.items() if a.driver >= needed), default=ami)
+    return ami
+
+
+def _has_agreement(draft: Draft, uri: str | None) -> bool:
+    """Return whether the files come from JumpStart and have an agreement; a bucket of your own has none."""
+    entry = draft.jumpstart
+    if entry is None or not entry.gated or uri is None:
+        return False
+    return uri in (entry.target(draft.region), entry.draft(draft.region))
+
+
+def _data_source(draft: Draft, uri: str | None) -> dict[str, Any]:
+    source: dict[str, Any] = {"S3Uri": uri, "S3DataType": "S3Prefix", "CompressionType": "None"}
+    if draft.spec.accept_eula and _has_agreement(draft, uri):
+        source["ModelAccessConfig"] = {"AcceptEula": True}
+    return source
+
+
+def model_body(draft: Draft) -> dict[str, Any]:
+    """Return the CreateModel request without its name and tags; a missing fact is None in it."""
+    container: dict[str, Any] = {
+        "Image": draft.image.uri if draft.image else None,
+        "ModelDataSource": {"S3DataSource": _data_source(draft, draft.model_uri)},
+        "Environment": environment(draft),
+    }
+    if draft.speculating and draft.head_beside_target is None:
+        container["AdditionalModelDataSources"] = [
+            {"ChannelName": draft.channel, "S3DataSource": _data_source(draft, draft.head_uri)}
+        ]
+    every = draft.spec.metrics.publish_seconds
+    if draft.spec.metrics.detailed and every != _DEFAULT_PUBLISH_S:
+        # Without it SageMaker reads /metrics on port 8080 once a minute, which is what the engine serves.
+        container["ContainerMetricsConfig"] = {
+            "MetricsEndpoints": [
+                {"MetricsEndpointPath": "/metrics", "MetricPublishFrequencyInSeconds": every}
+            ]
+        }
+    return {"PrimaryContainer": container, **_placed(draft)}
+
+
+def _placed(draft: Draft) -> dict[str, Any]:
+    """Role and network: on the model, or on the config where the model runs as a component."""
+    security = draft.spec.security
+    payload: dict[str, Any] = {
+        "ExecutionRoleArn": draft.role_arn,
+        "EnableNetworkIsolation": security.network_isolation,
+    }
+    if security.vpc is not None:
+        payload["VpcConfig"] = {
+            "Subnets": list(security.vpc.subnet_ids),
+            "SecurityGroupIds": list(security.vpc.security_group_ids),
+        }
+    return payload
+
+
+def _variant(draft: Draft) -> dict[str, Any]:
+    placement = draft.spec.placement
+    download_s = draft.jumpstart.download_timeout_s if draft.jumpstart else 3600
+    variant: dict[str, Any] = {
+        "VariantName": VARIANT,
+        "InitialInstanceCount": placement.instance_count,
+        "ModelDataDownloadTimeoutInSeconds": download_s,
+        "ContainerStartupHealthCheckTimeoutInSeconds": draft.spec.startup_timeout_s,
+        "RoutingConfig": {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"},
+    }
+    if len(draft.instance_types) == 1:
+        variant["InstanceType"] = draft.instance_types[0]
+    else:
+        variant["InstancePools"] = [
+            {"InstanceType": name, "Priority": rank}
+            for rank, name in enumerate(draft.instance_types, start=1)
+        ]
+        variant["VariantInstanceProvisionTimeoutInSeconds"] = _POOL_WAIT_S
+    ami = host_ami(draft)
+    if ami is not None:
+        variant["InferenceAmiVersion"] = ami
+    if placement.capacity_reservation_arn is not None:
+        variant["CapacityReservationConfig"] = {
+            "CapacityReservationPreference": "capacity-reservations-only",
+            "MlReservationArn": placement.capacity_reservation_arn,
+        }
+    if draft.scales_to_zero:
+        least, most = draft.spec.instance_bounds
+        variant["ManagedInstanceScaling"] = {
+            "Status": "ENABLED",
+            "MinInstanceCount": least,
+            "MaxInstanceCount": most,
+        }
+    return variant
+
+
+def _config(draft: Draft) -> dict[str, Any]:
+    metrics = draft.spec.metrics
+    payload: dict[str, Any] = {
+        "ProductionVariants": [_variant(draft)],
+        "MetricsConfig": {
+            "EnableDetailedObservability": metrics.detailed,
+            "MetricPublishFrequencyInSeconds": metrics.publish_seconds,
+        },
+    }
+    if draft.scales_to_zero:
+        payload |= _placed(draft)
+    if draft.spec.security.kms_key_id is not None:
+        payload["KmsKeyId"] = draft.spec.security.kms_key_id
+    return payload
+
+
+def spec_hash(draft: Draft) -> str:
+    """Return 16 hex digits over what CreateModel and CreateEndpointConfig ask for, names and tags apart."""
+    text = json.dumps([model_body(draft), _config(draft)], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _shortened(name: str, limit: int) -> str:
+    """Shorten a name to ``limit`` characters; a digest keeps two long names apart."""
+    if len(name) <= limit:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: limit - 9].rstrip('-')}-{digest}"
+
+
+def schedule_name(endpoint: str) -> str:
+    """Return the name of the schedule that ends an endpoint's life (at most 64 characters)."""
+    return f"peagle-{_shortened(endpoint, _SCHEDULE_NAME - len('peagle--lifetime'))}-lifetime"
+
+
+def hard_schedule_name(endpoint: str, number: int | None = None) -> str:
+    """Return the name of a stack's second schedule: it deletes the endpoint itself.
+
+    With a ``number`` (from 1 on) the name of the one that deletes the inference component of that number.
+    """
+    suffix = "-hard" if number is None else f"-hard-{number}"
+    return _shortened(schedule_name(endpoint), _SCHEDULE_NAME - len(suffix)) + suffix
+
+
+def hashed_prefix(endpoint: str) -> str:
+    """Return how the names of an endpoint's configs and models begin; 8 hex digits follow."""
+    return f"{_shortened(endpoint, 54)}-"
+
+
+def names_for(endpoint: str, digest: str, *, component: bool = False) -> Names:
+    """Return the names of everything that a deploy of this endpoint with this hash makes."""
+    hashed = hashed_prefix(endpoint) + digest[:8]
+    return Names(
+        endpoint=endpoint,
+        config=hashed,
+        model=hashed,
+        schedule=schedule_name(endpoint),
+        component=endpoint if component else None,
+    )
+
+
+def tags(draft: Draft, digest: str) -> list[dict[str, str]]:
+    """Return the tags of everything that is created, the spec's own last."""
+    spec, lifecycle, price = draft.spec, draft.spec.lifecycle, cost_of(draft).usd_per_hour
+    least, most = spec.instance_bounds
+    ours = {
+        keys.MANAGED_BY: keys.MANAGER,
+        keys.ENDPOINT: spec.name,
+        keys.SPEC_HASH: digest,
+        keys.MODE: draft.mode,
+        keys.INSTANCE_TYPE: draft.instance_types[0],
+        keys.INSTANCE_COUNT: str(spec.placement.instance_count),
+        keys.IDLE_MINUTES: str(lifecycle.idle_minutes),
+        keys.GRACE_MINUTES: str(lifecycle.grace_minutes),
+        keys.MAX_LIFETIME_HOURS: keys.number(lifecycle.max_lifetime_hours),
+    }
+    every = spec.metrics.publish_seconds
+    set_only = {
+        keys.NUM_SPECULATIVE_TOKENS: _num_speculative_tokens(draft),
+        keys.INSTANCE_BOUNDS: f"{least}-{most}" if least != most else None,
+        keys.LIFETIME_ROLE: "own" if _own_lifetime_role(draft) else None,
+        keys.PUBLISH_SECONDS: str(every) if every != _DEFAULT_PUBLISH_S else None,
+        keys.BUDGET_USD: None if lifecycle.budget_usd is None else keys.number(lifecycle.budget_usd),
+        keys.USD_PER_HOUR: keys.number(price) if price else None,
+        keys.HOURS: spec.hours,
+        keys.STACK: draft.context.stack,
+        keys.IDLE: lifecycle.idle if draft.scales_to_zero else None,
+    }
+    ours |= {key: value for key, value in set_only.items() if value is not None}
+    return [{"Key": key, "Value": value} for key, value in {**ours, **spec.tags}.items()]
+
+
+def _num_speculative_tokens(draft: Draft) -> str | None:
+    return str(draft.num_speculative_tokens) if draft.speculating and draft.num_speculative_tokens else None
+
+
+def _own_lifetime_role(draft: Draft) -> bool:
+    """Whether the lifetime schedule acts by a role that does not go with the guard."""
+    role = (draft.scheduler_role_arn or "").rpartition("/")[2]
+    return draft.context.stack is None and bool(role) and role != scheduler_role(draft.region)
+
+
+def lifetime_schedule(endpoint: str, region: str, role_arn: str | None, expiry: datetime) -> dict[str, Any]:
+    """Return the CreateSchedule request that deletes ``endpoint`` from ``expiry`` on, for a day.
+
+    A rate, not a single shot: one shot loses against an endpoint that is Creating or Updating.
+    Without StartDate a rate fires at once.
+    """
+    return {
+        "Name": schedule_name(endpoint),
+        "Description": f"peagle-sm: deletes endpoint {endpoint} at the end of its lifetime",
+        "ScheduleExpression": _RATE,
+        "StartDate": expiry,
+        "EndDate": expiry + _GUARD_LASTS,
+        "State": "ENABLED",
+        "FlexibleTimeWindow": {"Mode": "OFF"},
+        "ActionAfterCompletion": "DELETE",
+        "Target": {
+            "Arn": f"arn:{partition(region)}:scheduler:::aws-sdk:sagemaker:deleteEndpoint",
+            "RoleArn": role_arn,
+            "Input": json.dumps({"EndpointName": endpoint}),
+            "RetryPolicy": LIFETIME_RETRY,
+        },
+    }
+
+
+def _schedule(draft: Draft) -> list[Request]:
+    if draft.context.now is None or draft.context.stack is not None:
+        return []  # a stack arms its own limit, as a resource that the endpoint depends on
+    hours = timedelta(hours=draft.spec.lifecycle.max_lifetime_hours)
+    expiry = draft.context.now.replace(microsecond=0) + hours
+    parameters = lifetime_schedule(draft.spec.name, draft.region, draft.scheduler_role_arn, expiry)
+    return [Request("scheduler", "create_schedule", parameters)]
+
+
+def requests_for(draft: Draft, names: Names, digest: str) -> tuple[Request, ...]:
+    """Return the requests in order: the guard first, so that nothing ever runs without it.
+
+    Empty when a fact is missing that the payloads cannot do without.
+    """
+    if draft.gaps:
+        return ()
+    marks = tags(draft, digest)
+    config = _config(draft)
+    model = {} if names.component else {"ModelName": names.model}
+    variant = {**model, **config["ProductionVariants"][0]}
+    requests = [
+        *_schedule(draft),
+        Request("sagemaker", "create_model", {"ModelName": names.model, **model_body(draft), "Tags": marks}),
+        Request(
+            "sagemaker",
+            "create_endpoint_config",
+            {"EndpointConfigName": names.config, **config, "ProductionVariants": [variant], "Tags": marks},
+        ),
+        Request(
+            "sagemaker",
+            "create_endpoint",
+            {"EndpointName": names.endpoint, "EndpointConfigName": names.config, "Tags": marks},
+        ),
+    ]
+    if names.component is not None:
+        parameters = {**component(draft, names, variant), "Tags": marks}
+        requests.append(Request("sagemaker", "create_inference_component", parameters))
+    return tuple(requests)
+
+
+@dataclass(frozen=True)
+class Bodies:
+    """The exact parameters of CreateModel, CreateEndpointConfig, CreateEndpoint, CreateInferenceComponent.
+
+    Names and tags are in them; ``component`` is None where the endpoint runs the model directly.
+    """
+
+    model: dict[str, Any]
+    config: dict[str, Any]
+    endpoint: dict[str, Any]
+    component: dict[str, Any] | None = None
+
+
+def bodies(plan: Plan) -> Bodies:
+    """Return what a plan sends to SageMaker, call by call.
+
+    Raises:
+        PlanRefused: the plan has no requests, because a fact is missing; the message names it.
+    """
+    sent = {request.operation: request.parameters for request in plan.requests}
+    if not sent:
+        errors = [finding for finding in plan.findings if finding.severity == "error"]
+        raise PlanRefused(
+            "The plan is refused: " + " ".join(finding.message for finding in errors),
+            next_step=" ".join(finding.next_step for finding in errors) or None,
+            details={"findings": [finding.check for finding in errors]},
+        )
+    return Bodies(
+        model=sent["create_model"],
+        config=sent["create_endpoint_config"],
+        endpoint=sent["create_endpoint"],
+        component=sent.get("create_inference_component"),
+    )

@@ -1,0 +1,369 @@
+"""Brings spec, catalogue and context together: every default chosen, every missing fact named."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from peagle_sm.core.catalog.catalog import (
+    Catalog,
+    HeadEntry,
+    InstanceEntry,
+    JumpStartEntry,
+    ModelEntry,
+    Vocabulary,
+)
+from peagle_sm.core.catalog.images import ImageFacts
+from peagle_sm.core.jumpstart.lock import Lock, Place, mismatches
+from peagle_sm.core.jumpstart.pinned import entry_of
+from peagle_sm.core.plan.records import Context
+from peagle_sm.core.spec.complaints import suggest
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode, Source
+
+CONTAINER_CHANNEL = "eagle"
+JUMPSTART_HEAD = "jumpstart"
+"""What a draft head is called that comes with JumpStart's config and is not in the catalogue."""
+
+_LOCK = "Run `peagle-sm lock SPEC`; with --local for the local server."
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A fact that a payload cannot do without."""
+
+    field: str
+    message: str
+    next_step: str
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A spec with every choice made; what could not be chosen is None and named in ``gaps``."""
+
+    spec: EndpointSpec
+    context: Context
+    catalog: Catalog
+    region: str
+    source: Source
+    model: ModelEntry
+    jumpstart: JumpStartEntry | None
+    head_id: str | None
+    head: HeadEntry | None
+    num_speculative_tokens: int | None
+    instance_types: tuple[str, ...]
+    image: ImageFacts | None
+    model_uri: str | None
+    head_uri: str | None
+    channel: str
+    max_model_len: int | None
+    role_arn: str | None
+    scheduler_role_arn: str | None
+    gaps: tuple[Gap, ...]
+    lock: Lock | None = None
+
+    @property
+    def mode(self) -> Mode:
+        """The speculation mode."""
+        return self.spec.speculation.mode
+
+    @property
+    def speculating(self) -> bool:
+        """True when draft tokens are proposed."""
+        return self.mode != "none"
+
+    @property
+    def scales_to_zero(self) -> bool:
+        """True when the model runs as an inference component, whose instances SageMaker may all remove."""
+        return self.spec.lifecycle.idle == "scale-to-zero"
+
+    @property
+    def head_beside_target(self) -> str | None:
+        """The head's folder below the target's prefix; None when it stands elsewhere.
+
+        A model staged so needs no channel of its own for the head.
+        """
+        if self.head_uri is None or self.model_uri is None or self.head_uri == self.model_uri:
+            return None
+        below = self.head_uri.startswith(self.model_uri)
+        return self.head_uri.removeprefix(self.model_uri).rstrip("/") if below else None
+
+    @property
+    def needed_vocabulary(self) -> Vocabulary | None:
+        """The file without which the isolated container cannot chat; None where it needs none.
+
+        JumpStart's own files include it, and newer images embed it.
+        """
+        known = self.image is not None and self.image.version is not None
+        return self.possible_vocabulary if known else None
+
+    @property
+    def possible_vocabulary(self) -> Vocabulary | None:
+        """As `needed_vocabulary`, and also for an image of an unknown version."""
+        if self.source != "container" or not self.spec.security.network_isolation or self.image is None:
+            return None
+        embedded = self.image.at_least(self.catalog.images.vocabulary_embedded.version)
+        return None if embedded else self.model.vocabulary
+
+    def instance(self, name: str) -> InstanceEntry | None:
+        """Return what is known of an instance type."""
+        return self.catalog.instances.get(name)
+
+
+class _Resolver:
+    """Collects gaps while choosing; each method chooses one thing."""
+
+    def __init__(self, spec: EndpointSpec, context: Context, catalog: Catalog) -> None:
+        self.spec, self.context, self.catalog = spec, context, catalog
+        self.gaps: list[Gap] = []
+        # the local server has one region and roles of its own; checks/local.py says what they replace
+        self.region = context.region if context.local else spec.placement.region or context.region
+        self.model = catalog.model(spec.model)
+        self.source: Source = spec.source or self.model.sources[0]
+        self.lock = self._usable_lock() if self.source == "jumpstart" else None
+        self.jumpstart = self._jumpstart() if self.source == "jumpstart" else None
+        if self.source not in self.model.sources:
+            self._gap(
+                "source",
+                f"source: found {self.source!r} for model {spec.model!r}; "
+                f"allowed: {', '.join(self.model.sources)}",
+                f"Set source: {self.model.sources[0]}.",
+            )
+        elif self.source == "jumpstart" and self.jumpstart is None:
+            self._gap(
+                "source",
+                f"JumpStart's spec of {spec.model!r} (id {self.model.jumpstart_model_id or 'not known'}) is "
+                "not in the catalogue, and not locked: its image, artifact keys and environment are missing",
+                f"{_LOCK} Or use source: container with model_uri and head_uri.",
+            )
+
+    def _usable_lock(self) -> Lock | None:
+        place: Place = "local" if self.context.local else "aws"
+        lock = self.spec.lock(place)
+        if lock is None:
+            return None
+        said = mismatches(
+            lock,
+            model=self.spec.model,
+            instance_types=tuple(self.spec.placement.instance_types),
+            region=self.region,
+            place=place,
+        )
+        if said:
+            self._gap("lock", f"the lock beside the spec does not fit it: {'; '.join(said)}", _LOCK)
+        return lock
+
+    def _jumpstart(self) -> JumpStartEntry | None:
+        """The lock before the catalogue."""
+        return entry_of(self.lock) if self.lock else self.catalog.jumpstart.get(self.spec.model)
+
+    def _gap(self, field: str, message: str, next_step: str) -> None:
+        self.gaps.append(Gap(field, message, next_step))
+
+    def head(self) -> tuple[str | None, HeadEntry | None]:
+        spec, mode = self.spec, self.spec.speculation.mode
+        if mode == "none":
+            return None, None
+        head_id = spec.speculation.draft_head or self.model.default_heads.get(mode)
+        ships = self.jumpstart is not None and self.jumpstart.draft(self.region) is not None
+        if mode == "p-eagle" and ships and head_id in (None, JUMPSTART_HEAD):
+            return JUMPSTART_HEAD, None
+        if mode == "p-eagle" and self.jumpstart is not None and not ships and spec.head_uri is None:
+            self._gap(
+                "head_uri",
+                f"config {self.jumpstart.config_name} of {self.jumpstart.jumpstart_model_id} ships no head",
+                "Set head_uri to the S3 prefix of a head, or choose another config: "
+                "`peagle-sm lock --config NAME SPEC`.",
+            )
+            return None, None
+        if head_id is None:
+            of_mode = sorted(n for n, h in self.catalog.heads_for(spec.model).items() if h.method == mode)
+            known = (
+                f"known for {spec.model}: {', '.join(of_mode)}" if of_mode else "none is catalogued for it"
+            )
+            needed = (
+                f"mode {mode} needs an explicit draft head ({known})"
+                if mode == "eagle3"
+                else f"no {mode} head is known for model {spec.model!r} ({known})"
+            )
+            # a P-EAGLE head that JumpStart ships comes with its spec; that one is named missing already
+            if self.source != "jumpstart" or self.jumpstart is not None or mode == "eagle3":
+                self._gap(
+                    "speculation.draft_head",
+                    f"speculation.draft_head: found nothing; {needed}",
+                    "Set speculation.draft_head"
+                    + ("." if of_mode else ", and head_uri to the S3 prefix of its files."),
+                )
+            return None, None
+        entry = self.catalog.heads.get(head_id)
+        if entry is None and spec.head_uri is None:
+            allowed = sorted(self.catalog.heads_for(spec.model))
+            self._gap(
+                "speculation.draft_head",
+                f"speculation.draft_head: found {head_id!r}; "
+                f"allowed: {', '.join(allowed) or 'none is catalogued'}, or any name together with head_uri."
+                f"{suggest(head_id, allowed)}",
+                "Name a catalogued head, or set head_uri to the S3 prefix of your own.",
+            )
+        return head_id, entry
+
+    def instance_types(self) -> tuple[str, ...]:
+        if self.spec.placement.instance_types:
+            return tuple(self.spec.placement.instance_types)
+        if self.jumpstart is not None:
+            return (self.jumpstart.default_instance_type,)
+        return self.model.default_instance_types
+
+    def _registry(self) -> str | None:
+        entry = self.catalog.regions.get(self.region)
+        if entry is None:
+            self._gap(
+                "placement.region",
+                f"placement.region: no image registry is known for region {self.region!r}."
+                f"{suggest(self.region, self.catalog.regions)}",
+                "Choose another region, or set image.",
+            )
+            return None
+        return entry.registry(self.region)
+
+    def image(self, first_type: str) -> ImageFacts | None:
+        uri = self.spec.image
+        if uri is None and self.jumpstart is not None:
+            uri = self.jumpstart.image_for(first_type)
+            if "{registry}" in uri:
+                registry = self._registry()
+                uri = uri.format(registry=registry) if registry else None
+        elif uri is None and self.source == "container":
+            uri = self._container_image()
+        return self.catalog.images.describe(uri) if uri else None
+
+    def _container_image(self) -> str | None:
+        if self.model.image in self.context.image_uris:
+            return self.context.image_uris[self.model.image]
+        if self.model.image == "vllm":
+            registry = self._registry()
+            return f"{registry}/vllm:{self.catalog.images.default_tag()}" if registry else None
+        self._gap(
+            "image",
+            f"image: model {self.spec.model!r} runs in this project's own {self.model.image} image, whose "
+            "URI in your account is not known",
+            "Build container/, push it to ECR and set image; or deploy with --local.",
+        )
+        return None
+
+    def model_uri(self) -> str | None:
+        if self.spec.model_uri:
+            return self.spec.model_uri
+        if self.jumpstart is not None:
+            return self.jumpstart.target(self.region)
+        if self.model.artifact in self.context.artifacts:
+            return _prefix(self.context.artifacts[str(self.model.artifact)])
+        if self.source == "container":
+            wanted = self.model.hub_id or "the shipped stand-in target"
+            self._gap(
+                "model_uri",
+                "model_uri: found nothing; source container needs the S3 prefix of the target's files",
+                f"Copy {wanted} to your bucket and set model_uri: s3://<bucket>/<prefix>/.",
+            )
+        return None
+
+    def head_uri(self, head_id: str | None, head: HeadEntry | None) -> str | None:
+        mode = self.spec.speculation.mode
+        if mode == "none":
+            return None
+        if self.spec.head_uri:
+            return self.spec.head_uri
+        if self.source == "jumpstart" and self.jumpstart is None:
+            return None  # its whole spec is missing, and named
+        own = self.jumpstart.draft(self.region) if self.jumpstart else None
+        if own is not None and head_id in (JUMPSTART_HEAD, self.model.default_heads.get("p-eagle")):
+            return own
+        if head is not None and head.artifact in self.context.artifacts:
+            return _prefix(self.context.artifacts[str(head.artifact)])
+        if head_id is not None and head is not None:
+            wanted = head.hub_id or f"the shipped head {head_id}"
+            self._gap(
+                "head_uri",
+                f"head_uri: found nothing; the weights of head {head_id!r} are missing: it needs the S3 "
+                "prefix of its files",
+                f"Copy {wanted} to your bucket and set head_uri: s3://<bucket>/<prefix>/.",
+            )
+        return None
+
+    def role(self, field: str, given: str | None, from_context: str | None, purpose: str) -> str | None:
+        role = from_context or given if self.context.local else given or from_context
+        if role is None:
+            self._gap(
+                field,
+                f"{field}: found nothing; {purpose}",
+                f"Set {field}: arn:aws:iam::{self.context.account}:role/<name>.",
+            )
+        return role
+
+
+def _prefix(uri: str) -> str:
+    return uri if uri.endswith("/") else uri + "/"
+
+
+def _jumpstarts_tokens(entry: JumpStartEntry | None) -> int | None:
+    """The number of draft tokens in JumpStart's own settings, if there is one."""
+    try:
+        found = json.loads(entry.speculative_config).get("num_speculative_tokens") if entry else None
+    except (ValueError, AttributeError):  # none, or not what vLLM would take; a check says so
+        return None
+    return found if isinstance(found, int) and found > 0 else None
+
+
+def _max_model_len(entry: JumpStartEntry | None, model: ModelEntry) -> int | None:
+    found = entry.environment.get("SM_VLLM_MAX_MODEL_LEN", "") if entry else ""
+    return int(found) if found.isdigit() else model.default_max_model_len
+
+
+def resolve(spec: EndpointSpec, context: Context, catalog: Catalog) -> Draft:
+    """Choose every default of a spec.
+
+    Raises:
+        SpecError: the model is not in the catalogue.
+    """
+    chosen = _Resolver(spec, context, catalog)
+    head_id, head = chosen.head()
+    types = chosen.instance_types()
+    tokens = spec.speculation.num_speculative_tokens
+    mode = spec.speculation.mode
+    if mode == "none":
+        tokens = None
+    elif tokens is None:
+        own = _jumpstarts_tokens(chosen.jumpstart) if mode == "p-eagle" else None
+        tokens = own or chosen.model.default_num_speculative_tokens[mode]
+    return Draft(
+        spec=spec,
+        context=context,
+        catalog=catalog,
+        region=chosen.region,
+        source=chosen.source,
+        model=chosen.model,
+        jumpstart=chosen.jumpstart,
+        head_id=head_id,
+        head=head,
+        num_speculative_tokens=tokens,
+        instance_types=types,
+        image=chosen.image(types[0]),
+        model_uri=chosen.model_uri(),
+        head_uri=chosen.head_uri(head_id, head),
+        channel=(chosen.jumpstart and chosen.jumpstart.draft_channel) or CONTAINER_CHANNEL,
+        max_model_len=spec.serving.max_model_len or _max_model_len(chosen.jumpstart, chosen.model),
+        role_arn=chosen.role(
+            "execution_role_arn",
+            spec.execution_role_arn,
+            context.role_arn,
+            "the containers need a role that may read the artifacts and the image",
+        ),
+        scheduler_role_arn=chosen.role(
+            "scheduler_role_arn",
+            spec.scheduler_role_arn,
+            context.scheduler_role_arn,
+            "the schedule that deletes the endpoint at the end of its lifetime needs a role that may call "
+            "sagemaker:DeleteEndpoint",
+        ),
+        gaps=tuple(chosen.gaps),
+        lock=chosen.lock,
+    )

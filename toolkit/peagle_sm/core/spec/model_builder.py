@@ -1,0 +1,157 @@
+"""A spec from a ModelBuilder of the SageMaker Python SDK v3, read by its attributes without importing it.
+
+Read is what ``ModelBuilder.from_jumpstart_config`` keeps of what it was given. Source: package
+sagemaker-serve 1.27.0, ``serve/model_builder.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from peagle_sm.core.catalog.catalog import load_catalog
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.spec.complaints import show, suggest
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+
+_SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
+# Variables for which a spec has a field of its own, so that memory fit and cost are reckoned with them.
+_FIELDS = {
+    "SM_VLLM_MAX_MODEL_LEN": "max_model_len",
+    "SM_VLLM_TENSOR_PARALLEL_SIZE": "tensor_parallel_size",
+    "SM_VLLM_DATA_PARALLEL_SIZE": "data_parallel_size",
+}
+_BEFORE = "Give peagle_sm the builder as from_jumpstart_config() returned it."
+_OF_ONES_OWN = (
+    "Write a spec instead (`peagle-sm init`), with source: container where it needs an image of its own."
+)
+
+
+def is_builder(thing: object) -> bool:
+    """Return whether it is a ModelBuilder, by its class's name and what it has."""
+    named = any(base.__name__ == "ModelBuilder" for base in type(thing).__mro__)
+    return named and hasattr(thing, "model") and hasattr(thing, "env_vars")
+
+
+def spec_from_builder(builder: Any, *, name: str | None = None, **fields: Any) -> EndpointSpec:
+    """Return the spec of what a JumpStart ModelBuilder would deploy, with P-EAGLE.
+
+    Taken over are model, instance type and count, role, EULA, image, VPC and environment variables.
+    ``name`` is the endpoint's, by default the catalogue's id of the model; ``fields`` are further fields of
+    EndpointSpec, such as ``lifecycle`` and ``speculation``, and go before what the builder says.
+
+    Raises:
+        SpecError: the builder is not one of JumpStart, was built already, asks for something that a spec does
+            not have, or its model is not in the catalogue.
+    """
+    _refuse_what_no_spec_has(builder)
+    model_id = _model_id(builder)
+    serving, speculation = _environment(builder.env_vars or {})
+    said: dict[str, Any] = {
+        "name": name or model_id.replace(".", "-"),
+        "model": model_id,
+        "source": "jumpstart",
+        "serving": serving,
+        "speculation": speculation,
+        "placement": _placement(builder),
+        "accept_eula": bool(getattr(builder, "accept_eula", False)),
+        "execution_role_arn": builder.role_arn,
+        "image": builder.image_uri,
+    }
+    vpc = getattr(builder, "vpc_config", None)
+    if vpc:
+        ids = {"subnet_ids": vpc["Subnets"], "security_group_ids": vpc["SecurityGroupIds"]}
+        said["security"] = {"vpc": ids}
+    return EndpointSpec(**{**{key: value for key, value in said.items() if value}, **fields})
+
+
+def _refuse_what_no_spec_has(builder: Any) -> None:
+    if getattr(builder, "built_model", None) is not None:
+        raise SpecError(
+            "ModelBuilder: found one that is built; allowed: one that is not, since build() replaces its "
+            "environment variables with JumpStart's and has made a model of its own.",
+            next_step=_BEFORE,
+        )
+    mode = getattr(getattr(builder, "mode", None), "name", "SAGEMAKER_ENDPOINT")
+    if mode != "SAGEMAKER_ENDPOINT":
+        raise SpecError(
+            f"ModelBuilder.mode: found {mode}; allowed: SAGEMAKER_ENDPOINT.",
+            next_step="For this machine, start `peagle-sm local up` and deploy with local=True.",
+        )
+    for attribute in ("hub_name", "resource_requirements", "model_kms_key"):
+        if getattr(builder, attribute, None):
+            raise SpecError(
+                f"ModelBuilder.{attribute}: found {show(getattr(builder, attribute))}; "
+                "allowed: none, since a spec has nothing for it.",
+                next_step=f"Leave {attribute} out.",
+            )
+
+
+def _model_id(builder: Any) -> str:
+    """The catalogue's id of the builder's JumpStart model; version and config must be the known ones."""
+    catalog = load_catalog()
+    ids = {
+        entry.jumpstart_model_id: name for name, entry in catalog.models.items() if entry.jumpstart_model_id
+    }
+    asked = builder.model
+    if not isinstance(asked, str) or asked not in ids:
+        near = suggest(asked, ids) if isinstance(asked, str) else ""
+        raise SpecError(
+            f"ModelBuilder.model: found {show(asked)}; allowed: a JumpStart id of a model with a P-EAGLE "
+            f"head: {', '.join(sorted(ids))}.{near}",
+            next_step=_OF_ONES_OWN,
+        )
+    known = catalog.jumpstart.get(ids[asked])
+    for attribute, only in (("model_version", "version"), ("config_name", "config_name")):
+        wanted = getattr(builder, attribute, None)
+        if wanted in (None, "*") or (known is not None and wanted == getattr(known, only)):
+            continue
+        allowed = f"{getattr(known, only)}, or left out" if known else "left out"
+        raise SpecError(
+            f"ModelBuilder.{attribute}: found {show(wanted)}; allowed: {allowed}.",
+            next_step=f"Leave {attribute} out, or deploy with the builder itself.",
+        )
+    return ids[asked]
+
+
+def _placement(builder: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {"instance_count": getattr(builder, "instance_count", None) or 1}
+    if getattr(builder, "instance_type", None):
+        found["instance_types"] = [builder.instance_type]
+    return found
+
+
+def _environment(variables: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the fields of `serving` and of `speculation` that the variables stand for."""
+    serving: dict[str, Any] = {}
+    for variable, field in _FIELDS.items():
+        if variable in variables:
+            serving[field] = _read(variable, variables[variable], int)
+    rest = {name: text for name, text in variables.items() if name not in (*_FIELDS, _SPECULATIVE_CONFIG)}
+    if rest:
+        serving["env"] = rest
+    if _SPECULATIVE_CONFIG not in variables:
+        return serving, {}
+    given = _read(_SPECULATIVE_CONFIG, variables[_SPECULATIVE_CONFIG], _speculative)
+    tokens = given.get("num_speculative_tokens")
+    speculation = {"mode": "p-eagle" if given.get("parallel_drafting") else "eagle3"}
+    return serving, {**speculation, **({"num_speculative_tokens": tokens} if tokens else {})}
+
+
+def _speculative(text: str) -> dict[str, Any]:
+    found = json.loads(text)
+    if not isinstance(found, dict) or found.get("method", "eagle3") != "eagle3":
+        raise ValueError("not EAGLE-3 or P-EAGLE")
+    return found
+
+
+def _read(variable: str, text: str, reader: Callable[[str], Any]) -> Any:
+    try:
+        return reader(text)
+    except ValueError as error:
+        wanted = "a whole number" if reader is int else 'a JSON object of vLLM with method "eagle3"'
+        raise SpecError(
+            f"ModelBuilder.env_vars.{variable}: found {show(text)}; allowed: {wanted}.",
+            next_step=f"Correct {variable}, or leave it out.",
+        ) from error

@@ -1,0 +1,1 @@
+"""The guard's installation, and what keeps an endpoint on or off."""

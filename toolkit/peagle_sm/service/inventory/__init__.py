@@ -1,0 +1,1 @@
+"""What exists: lists, statuses, logs, and what belongs to whom."""

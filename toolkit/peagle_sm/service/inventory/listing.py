@@ -1,0 +1,248 @@
+"""list_endpoints(): what runs, what it costs, and when it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from peagle_sm.aws.control import sagemaker as control
+from peagle_sm.aws.control.lifetime import Lifetime
+from peagle_sm.aws.control.register import Entry
+from peagle_sm.aws.control.sagemaker import ConfigFacts, Listed, ModelFacts
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.catalog.catalog import load_catalog
+from peagle_sm.core.errors import PeagleError
+from peagle_sm.core.plan import tags as keys
+from peagle_sm.core.plan.environment import SPECULATIVE_CONFIG
+from peagle_sm.service.guard.guarding import guards_own, guards_role_acts
+from peagle_sm.service.guard.rest import known_entries, rest_of
+from peagle_sm.service.inventory import ownership
+from peagle_sm.service.inventory.belongings import Belongings, Note, all_limits, all_tagged, assemble
+from peagle_sm.service.inventory.overview import overview, without_list_tags
+
+
+@dataclass(frozen=True)
+class EndpointSummary:
+    """One row; None where a fact is not known. ``resources`` are "kind/name" of what belongs to it.
+
+    ``spent_usd`` is the catalogue's price times the age, an upper bound. ``status`` is AWS's own word, or
+    "Paused" for an endpoint that is off and can be resumed (``off_why``, ``off_since``), or "Orphaned" for
+    what a killed run left without an endpoint. ``usd_per_hour`` of a paused one is what it will cost again.
+    ``expires_at`` is the end of its life, None where no limit would act. ``stack`` is the CloudFormation
+    stack that owns it, ``keep_until`` the end of the lease of `keep`. ``instance_count`` is where autoscaling
+    starts if there are ``instance_bounds`` ("1-4"), and both prices are then those of that count.
+    """
+
+    name: str
+    status: str
+    managed: bool
+    mode: str | None = None
+    num_speculative_tokens: int | None = None
+    instance_type: str | None = None
+    instance_count: int | None = None
+    created_at: datetime | None = None
+    age_s: float | None = None
+    usd_per_hour: float | None = None
+    spent_usd: float | None = None
+    expires_at: datetime | None = None
+    idle_minutes: int | None = None
+    grace_minutes: int | None = None
+    spec_hash: str | None = None
+    resources: tuple[str, ...] = ()
+    stack: str | None = None
+    hours: str | None = None
+    keep_until: datetime | None = None
+    off_why: str | None = None
+    off_since: datetime | None = None
+    instance_bounds: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; times as ISO text."""
+        return {key: plain(value) for key, value in asdict(self).items()}
+
+
+def plain(value: Any) -> Any:
+    """Return ``value`` with times as ISO text and tuples as lists."""
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="seconds")
+    if isinstance(value, Mapping):
+        return {key: plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return value
+
+
+def list_endpoints(
+    session: Session, *, everything: bool = False, note: Note | None = None
+) -> list[EndpointSummary]:
+    """List what peagle-sm created in the region, orphans included; ``everything`` adds other endpoints.
+
+    One call a page and service: K and the instances are what the tags say, and ``expires_at`` may be some
+    minutes late. Without permission for the tagging API each endpoint is read, and ``note`` is called; it is
+    called too where an endpoint has no such tags, and where the guard's register could not be read.
+    """
+    now = session.now()
+    endpoints = list(control.list_endpoints(session))
+    entries = known_entries(session, note)
+    tagged = all_tagged(session, note)
+    if tagged is None:
+        ours = assemble(session, None, endpoints, all_limits(session))
+        rows = [summary_of(session, one, now, entries.get(one.name)) for one in ours]
+    else:
+        ours = overview(session, tagged, endpoints, entries)
+        rows = [summary_of(session, one, now, entries.get(one.name), _by_tags(one)) for one in ours]
+        if note is not None and (old := without_list_tags(ours)):
+            note(_old(session, old))
+    dead = _without_a_role(session, ours)
+    rows = [replace(row, expires_at=None) if row.name in dead else row for row in rows]
+    if everything:
+        names = {one.name for one in ours if one.endpoint is not None}
+        rows += [_foreign(one, now) for one in endpoints if one.name not in names]
+    return sorted(rows, key=lambda row: row.name)
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What serves under one name; None where it is not known."""
+
+    num_speculative_tokens: int | None = None
+    instance_type: str | None = None
+    instance_count: int | None = None
+
+
+def summary_of(
+    session: Session,
+    one: Belongings,
+    now: datetime,
+    entry: Entry | None = None,
+    serving: Serving | None = None,
+) -> EndpointSummary:
+    """Describe what belongs to one name; ``entry`` is what the guard's register holds of it.
+
+    Without ``serving`` its config and its model are read.
+    """
+    rest = rest_of(one, entry)
+    serving = _read(session, one) if serving is None else serving
+    created = one.endpoint.created_at if one.endpoint else None
+    age_s = None if created is None else max(0.0, (now - created).total_seconds())
+    hourly = _price(session, one, serving) if one.endpoint or rest else None
+    lease = entry.keep_until if entry is not None and entry.is_of(created) else None
+    limit = one.lifetime.expires_at if one.lifetime and one.lifetime.enabled else None
+    return EndpointSummary(
+        name=one.name,
+        status=one.endpoint.status or "unknown" if one.endpoint else "Paused" if rest else "Orphaned",
+        managed=True,
+        mode=one.tags.get(keys.MODE),
+        num_speculative_tokens=serving.num_speculative_tokens,
+        instance_type=serving.instance_type,
+        instance_count=serving.instance_count,
+        created_at=created,
+        age_s=age_s,
+        usd_per_hour=hourly,
+        spent_usd=None if hourly is None or age_s is None else hourly * age_s / 3600,
+        expires_at=limit,
+        idle_minutes=ownership.whole_number(one.tags, keys.IDLE_MINUTES),
+        grace_minutes=ownership.whole_number(one.tags, keys.GRACE_MINUTES),
+        spec_hash=one.tags.get(keys.SPEC_HASH),
+        resources=one.resources,
+        stack=one.stack,
+        hours=one.tags.get(keys.HOURS),
+        keep_until=lease if lease is not None and lease > now and one.endpoint else None,
+        off_why=rest.why if rest else None,
+        off_since=rest.since if rest else None,
+        instance_bounds=one.tags.get(keys.INSTANCE_BOUNDS),
+    )
+
+
+def _read(session: Session, one: Belongings) -> Serving:
+    config = _config(session, one)
+    if config is None:
+        return Serving()
+    # The config of an endpoint with components names no model.
+    model_name, model = config.model_name or next(iter(one.models), None), None
+    with suppress(PeagleError):  # it only shows K, and a pause must not depend on that
+        model = control.describe_model(session, model_name) if model_name else None
+    told = (speculative_config(model) or {}).get("num_speculative_tokens")
+    return Serving(told, config.instance_type, config.instance_count)
+
+
+def _by_tags(one: Belongings) -> Serving:
+    return Serving(
+        ownership.whole_number(one.tags, keys.NUM_SPECULATIVE_TOKENS),
+        one.tags.get(keys.INSTANCE_TYPE),
+        ownership.whole_number(one.tags, keys.INSTANCE_COUNT),
+    )
+
+
+def _price(session: Session, one: Belongings, serving: Serving) -> float | None:
+    """Return USD per hour at the catalogue's price, or the planned price if no instance type is known."""
+    if serving.instance_type is None and not session.is_local:
+        return ownership.amount(one.tags, keys.USD_PER_HOUR)
+    return _catalogue_price(session, serving.instance_type, serving.instance_count)
+
+
+def _old(session: Session, names: Sequence[str]) -> str:
+    whose = f"{len(names)} endpoints have" if len(names) > 1 else "1 endpoint has"
+    return (
+        f"{whose} no tags for K and instances, since an older peagle-sm made them: a dash stands for both; "
+        f"`peagle-sm status {names[0]}{session.command_flags()}` reads them"
+    )
+
+
+def speculative_config(model: ModelFacts | None) -> dict[str, Any] | None:
+    """Return the speculative configuration in a model's environment, None without one."""
+    if model is None or SPECULATIVE_CONFIG not in model.environment:
+        return None
+    try:
+        told = json.loads(model.environment[SPECULATIVE_CONFIG])
+    except ValueError:
+        return None
+    return told if isinstance(told, dict) else None
+
+
+def price_per_hour(session: Session, config: ConfigFacts | None) -> float | None:
+    """Return USD per hour of a config's instances at the catalogue's price; 0 locally; None if unknown."""
+    return _catalogue_price(
+        session, config.instance_type if config else None, config.instance_count if config else None
+    )
+
+
+def _catalogue_price(session: Session, instance_type: str | None, count: int | None) -> float | None:
+    if session.is_local:
+        return 0.0
+    price = None if instance_type is None else load_catalog().price(instance_type, session.region)
+    return None if price is None else price.usd_per_hour * (count or 1)
+
+
+def _config(session: Session, one: Belongings) -> ConfigFacts | None:
+    # The config that the endpoint runs is what counts; only an orphan is described by what it has.
+    name = one.kept_config or (one.configs[0] if one.configs else None)
+    if one.endpoint is not None and len(one.configs) != 1:
+        facts = control.describe_endpoint(session, one.name)
+        name = facts.config_name if facts else name
+    return None if not name else control.describe_endpoint_config(session, name)
+
+
+def _without_a_role(session: Session, ours: Sequence[Belongings]) -> set[str]:
+    """The names whose lifetime limits cannot act, since their one role went with the guard."""
+    by_guard = {
+        one.name for one in ours if one.lifetime is not None and _by_guard(session, one, one.lifetime)
+    }
+    return set() if not by_guard or guards_role_acts(session) else by_guard
+
+
+def _by_guard(session: Session, one: Belongings, limit: Lifetime) -> bool:
+    if limit.role_arn is not None:
+        return guards_own(session, limit.role_arn)
+    return keys.LIFETIME_ROLE not in one.tags  # of a limit that was not read only the tag says so
+
+
+def _foreign(row: Listed, now: datetime) -> EndpointSummary:
+    age = None if row.created_at is None else (now - row.created_at).total_seconds()
+    return EndpointSummary(
+        row.name, row.status or "unknown", managed=False, created_at=row.created_at, age_s=age
+    )

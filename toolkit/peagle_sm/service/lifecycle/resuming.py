@@ -1,0 +1,341 @@
+"""resume(): a paused endpoint comes back as it was, its lifetime limit armed anew before it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from peagle_sm.aws.control import lifetime
+from peagle_sm.aws.control import sagemaker as control
+from peagle_sm.aws.control.sagemaker import ConfigFacts, EndpointFacts
+from peagle_sm.aws.session.errors import is_taken, is_unsettled
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.errors import (
+    BillableLeft,
+    Declined,
+    EndpointFailed,
+    Interrupted,
+    NotFound,
+    PeagleError,
+    PlanRefused,
+)
+from peagle_sm.core.guard.names import scheduler_role
+from peagle_sm.core.plan import tags as keys
+from peagle_sm.core.plan.payloads import lifetime_schedule, partition, schedule_name
+from peagle_sm.service.events import Pacing, Progress, Reporter
+from peagle_sm.service.guard.guarding import guard_works, guards_own, require_guard
+from peagle_sm.service.guard.leases import lease_of, note, unpaused
+from peagle_sm.service.guard.rest import awake, known_entry
+from peagle_sm.service.guard.switching import StackSwitch, SwitchStuck
+from peagle_sm.service.inventory.belongings import Belongings, belongings_of
+from peagle_sm.service.inventory.inspection import absent, kept_config
+from peagle_sm.service.inventory.listing import plain, price_per_hour
+from peagle_sm.service.inventory.ownership import amount, belongs_to, require_own_stack
+from peagle_sm.service.lifecycle.following import follow_endpoint, patience_s
+from peagle_sm.service.lifecycle.rescue import rescue
+from peagle_sm.service.lifecycle.teardown import Doomed, Gone, Teardown
+
+CREATE_ATTEMPTS = 5
+LONGEST_STARTUP_S = 3600
+DEFAULT_LIFETIME_HOURS = 8.0
+
+
+@dataclass(frozen=True)
+class ResumeOffer:
+    """What resuming would cost: USD per hour, and in the whole lifetime; None where no price is known.
+
+    ``expires_at`` is the later of the new lifetime's end and the lease that `keep` gave before the pause.
+    ``is_on`` where the endpoint is there already and nothing would begin to cost.
+    """
+
+    name: str
+    config: str
+    stack: str | None
+    usd_per_hour: float | None
+    lifetime_hours: float
+    max_usd: float | None
+    expires_at: datetime
+    hours: str | None
+    is_on: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; times as ISO text."""
+        return {key: plain(value) for key, value in asdict(self).items()}
+
+
+@dataclass
+class _Run:
+    """One resume under way, as a clean-up sees it: config and model stay."""
+
+    name: str
+    config: ConfigFacts
+    tags: Mapping[str, str]
+    session: Session
+    pacing: Pacing
+    report: Reporter
+    may_exist: bool = False
+    unsettled: bool = False
+    began_at: datetime | None = None
+
+    @property
+    def doomed(self) -> Doomed:
+        """The endpoint and its schedule."""
+        return Doomed(self.name, (), (), (schedule_name(self.name),))
+
+    @property
+    def undo(self) -> str:
+        """A resume is undone by pausing."""
+        return "pause"
+
+
+def resume(
+    name: str,
+    *,
+    session: Session,
+    confirm: Callable[[ResumeOffer], bool] | None = None,
+    progress: Progress | None = None,
+    pacing: Pacing | None = None,
+    unguarded: bool = False,
+) -> ResumeOffer:
+    """Bring a paused endpoint back and follow it until it serves; its lifetime begins anew.
+
+    A stack's endpoint is turned on by its stack. ``confirm`` sees the price first (None: no question).
+    ``unguarded`` resumes without an installed guard, where there is no stack; the lifetime limit is armed
+    all the same.
+
+    Raises:
+        GuardMissing: no guard is installed, and ``unguarded`` was not given; nothing was created.
+        NotFound: nothing of that name can be brought back.
+        PlanRefused: it is not ours, or the guard's switch refuses.
+        EndpointFailed: it did not come up; it is off again, and can be resumed.
+        Interrupted: Ctrl-C; nothing billable is left.
+        BillableLeft: the endpoint may remain; ``next_step`` is the command that turns it off.
+        Declined: ``confirm`` said no.
+    """
+    pacing = pacing or Pacing.for_session(session)
+    one = belongings_of(session, name)
+    config = _config(session, one)
+    if one.stack is not None:
+        require_own_stack(name, one.stack)
+    lease = None if one.endpoint is not None else lease_of(session, name)
+    offer = _offer(session, one, config, pacing.clock(), lease)
+    report = Reporter(progress, pacing, offer.usd_per_hour)
+    if offer.is_on:
+        _finish(session, one, config, pacing, report)
+        return offer
+    if one.stack is None and not unguarded:
+        require_guard(session)
+    if confirm is not None and not confirm(offer):
+        raise Declined("Nothing was resumed: it was not confirmed.", next_step="Run again and confirm.")
+    if one.stack is not None:
+        offer = _by_its_stack(session, one.stack, offer, pacing, report)
+    else:
+        offer = _by_itself(session, one, config, offer, pacing, report)
+    note(session, name, lambda entry: unpaused(entry, offer.expires_at), pacing, report, "resume")
+    report("ready", f"endpoint {name} is in service", status="InService")
+    return offer
+
+
+def _finish(session: Session, one: Belongings, config: ConfigFacts, pacing: Pacing, report: Reporter) -> None:
+    """Take off the marks of the pause which a resume that was stopped after its endpoint served has left."""
+    if one.stack is None and one.kept_config is not None:
+        _unmark(session, config, report)
+    ends = one.lifetime.expires_at if one.lifetime is not None else None
+    note(session, one.name, lambda entry: unpaused(entry, ends), pacing, report, "resume")
+
+
+def _unmark(session: Session, config: ConfigFacts, report: Reporter) -> None:
+    """Take the marks of the pause off the config: the endpoint serves, so a failure is only reported."""
+    try:
+        awake(session, config.arn)
+    except PeagleError as error:
+        report("resume", f"config {config.name} keeps the marks of the pause ({error.message})")
+
+
+def _config(session: Session, one: Belongings) -> ConfigFacts:
+    if not one.resources and control.describe_endpoint(session, one.name) is not None:
+        raise PlanRefused(
+            f"endpoint {one.name} exists but was not made by peagle-sm; it is not touched.",
+            next_step="Look at it with `aws sagemaker describe-endpoint`.",
+            details={"findings": []},
+        )
+    if not one.configs:
+        raise absent(session, one.name, one)
+    running = control.describe_endpoint(session, one.name) if one.endpoint else None
+    entry = known_entry(session, one.name) if one.endpoint is None and one.kept_config is None else None
+    wanted = running.config_name if running else (entry and entry.config_name) or kept_config(one)
+    config = control.describe_endpoint_config(session, wanted)
+    if config is None or (config.model_name and control.describe_model(session, config.model_name) is None):
+        raise NotFound(
+            f"endpoint {one.name} cannot be resumed: its config {wanted} or its model is gone.",
+            next_step=f"Deploy it again, or remove the rest: `peagle-sm delete {one.name}"
+            f"{session.command_flags()}`.",
+            details={"name": one.name, "config": wanted},
+        )
+    return config
+
+
+def _offer(
+    session: Session, one: Belongings, config: ConfigFacts, now: datetime, lease: datetime | None
+) -> ResumeOffer:
+    hourly = price_per_hour(session, config)
+    now = now.replace(microsecond=0)
+    hours = amount(one.tags, keys.MAX_LIFETIME_HOURS) or DEFAULT_LIFETIME_HOURS
+    expires_at = max(now + timedelta(hours=hours), lease or now)
+    most_hours = (expires_at - now) / timedelta(hours=1)
+    return ResumeOffer(
+        name=one.name,
+        config=config.name,
+        stack=one.stack,
+        usd_per_hour=hourly,
+        lifetime_hours=hours,
+        max_usd=None if hourly is None else round(hourly * most_hours, 2),
+        expires_at=expires_at,
+        hours=one.tags.get(keys.HOURS),
+        is_on=one.endpoint is not None and one.endpoint.status not in ("Creating", "Deleting", "Failed"),
+    )
+
+
+def _by_its_stack(
+    session: Session, stack: str, offer: ResumeOffer, pacing: Pacing, report: Reporter
+) -> ResumeOffer:
+    name = offer.name
+
+    def look() -> str | None:
+        facts = control.describe_endpoint(session, name)
+        return None if facts is None else facts.status
+
+    undo = f"peagle-sm pause {name} --yes{session.command_flags()}"
+    details = {"resources": [f"endpoint/{name}"], "region": session.region}
+    try:
+        report.start_billing()
+        StackSwitch(session, stack, look, pacing, report, "resume").on()
+    except KeyboardInterrupt:
+        raise BillableLeft(
+            f"Interrupted: stack {stack} goes on turning endpoint {name} on.", next_step=undo, details=details
+        ) from None
+    except SwitchStuck as stuck:
+        if look() is not None:
+            raise BillableLeft(stuck.message, next_step=undo, details={**details, **stuck.details}) from stuck
+        raise EndpointFailed(stuck.message, next_step=stuck.next_step, details=stuck.details) from stuck
+    with suppress(PeagleError):  # it serves: what could not be read here is shown by `status`
+        limit = lifetime.get(session, schedule_name(name))
+        if limit is not None and limit.expires_at is not None:
+            return replace(offer, expires_at=limit.expires_at)
+    return offer
+
+
+def _by_itself(
+    session: Session,
+    one: Belongings,
+    config: ConfigFacts,
+    offer: ResumeOffer,
+    pacing: Pacing,
+    report: Reporter,
+) -> ResumeOffer:
+    role = _role(session, one)
+    tags = control.tags_of(session, config.arn) or {}
+    run = _Run(one.name, config, tags, session, pacing, report, may_exist=one.endpoint is not None)
+    ends = pacing.clock().replace(microsecond=0) + timedelta(hours=offer.lifetime_hours)
+    expires_at = max(ends, offer.expires_at)
+    try:
+        if one.endpoint is not None and one.endpoint.status in ("Deleting", "Failed"):
+            Teardown(session, pacing, report, "check").remove_endpoint(one.name, Gone())
+        parameters = lifetime_schedule(one.name, session.region, role, expires_at)
+        lifetime.remove_hard(session, one.name)
+        armed = lifetime.arm(session, parameters)
+        report(
+            "lifetime",
+            f"lifetime limit armed: deleted at {expires_at:%Y-%m-%d %H:%M} UTC",
+            resource=f"schedule/{armed.name}",
+        )
+        _create(run)
+        _follow(run)
+    except (KeyboardInterrupt, Exception) as cause:
+        _rescue(run, cause)
+    _unmark(session, config, report)
+    return replace(offer, expires_at=expires_at)
+
+
+def _create(run: _Run) -> None:
+    own = {key: value for key, value in run.tags.items() if key not in (keys.PAUSED, keys.SCHEDULER_ROLE)}
+    parameters = {
+        "EndpointName": run.name,
+        "EndpointConfigName": run.config.name,
+        "Tags": [{"Key": key, "Value": value} for key, value in own.items()],
+    }
+    run.may_exist = run.unsettled = True
+    run.report.start_billing()
+    for attempt in range(1, CREATE_ATTEMPTS + 1):
+        try:
+            control.create_endpoint(run.session, parameters)
+        except PeagleError as error:
+            if not (is_unsettled(error) or is_taken(error)):
+                run.may_exist = run.unsettled = False
+                raise
+            if _is_there(run):
+                break
+            if attempt == CREATE_ATTEMPTS:
+                raise
+            run.report("check", f"no clear answer, trying again ({error.message})")
+            run.pacing.sleep(min(run.pacing.poll_s, 2.0**attempt))
+        else:
+            break
+    run.unsettled = False
+    run.report("endpoint", f"endpoint {run.name} created", status="Creating", resource=f"endpoint/{run.name}")
+
+
+def _is_there(run: _Run) -> bool:
+    facts = control.describe_endpoint(run.session, run.name)
+    return facts is not None and belongs_to(control.tags_of(run.session, facts.arn), run.name)
+
+
+def _follow(run: _Run) -> None:
+    def note(facts: EndpointFacts) -> None:
+        run.began_at = facts.created_at
+
+    follow_endpoint(
+        run.session,
+        run.name,
+        run.config.name,
+        patience=patience_s(LONGEST_STARTUP_S),
+        pacing=run.pacing,
+        report=run.report,
+        note=note,
+    )
+
+
+def _rescue(run: _Run, cause: BaseException) -> None:
+    try:
+        rescue(run, cause)
+    except Interrupted as stopped:
+        stopped.message = f"Interrupted: endpoint {run.name} is off again, and can be resumed."
+        raise
+
+
+def _role(session: Session, one: Belongings) -> str:
+    """The role of the lifetime schedule: the one it had, else the local server's, else the guard's."""
+    told = one.tags.get(keys.SCHEDULER_ROLE) or (one.lifetime.role_arn if one.lifetime else None)
+    if told and not guards_own(session, told):
+        return told
+    if session.local is not None and session.local.scheduler_role_arn:
+        return session.local.scheduler_role_arn
+    if guard_works(session):
+        name = scheduler_role(session.region)
+        return told or f"arn:{partition(session.region)}:iam::{session.account()}:role/{name}"
+    if told:
+        raise PlanRefused(
+            f"endpoint {one.name} cannot be resumed: the role of its lifetime schedule was the guard's, and "
+            "no guard is installed; nothing starts without that schedule.",
+            next_step=f"Install the guard again: `peagle-sm guard install{session.command_flags()}`.",
+            details={"findings": []},
+        )
+    raise PlanRefused(
+        f"endpoint {one.name} cannot be resumed: the role of its lifetime schedule is not known, and nothing "
+        "starts without that schedule.",
+        next_step="Deploy it again from its spec, which names scheduler_role_arn.",
+        details={"findings": []},
+    )

@@ -1,0 +1,277 @@
+"""Deleting in the order that keeps the bill bounded, and proving it.
+
+Endpoint, wait until it is gone, config, model; and only when the endpoint is proven gone the lifetime
+schedule, which would have deleted it if we had died on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from peagle_sm.aws.control import lifetime
+from peagle_sm.aws.control import sagemaker as control
+from peagle_sm.aws.control.components import component_names, delete_component
+from peagle_sm.aws.control.stacks import stack_status
+from peagle_sm.aws.session.errors import is_refused_connection, is_refused_now
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.errors import BillableLeft, EngineError, NotFound, PeagleError, ServiceFault
+from peagle_sm.service.events import Pacing, Phase, Reporter
+from peagle_sm.service.inventory.ownership import belongs_to, stack_of
+
+PLAIN_ATTEMPTS = 5
+SETTLING_LOOKS = 4
+# A local server that restarts on its port is back by then; one that is gone stays gone.
+LOCAL_PATIENCE_S = 5.0
+_NOT_DELETABLE = frozenset({"Creating", "Updating", "SystemUpdating", "RollingBack"})
+
+
+class LocalServerGone(EngineError):
+    """Nobody listens where the local SageMaker was; its engines end with it, and it never costs anything."""
+
+
+@dataclass(frozen=True)
+class Doomed:
+    """What is to go: one endpoint's name, and the names of what belongs to it."""
+
+    endpoint: str
+    configs: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    schedules: tuple[str, ...] = ()
+
+
+@dataclass
+class Gone:
+    """What was deleted and what would not go (name -> why), as "kind/name"."""
+
+    deleted: list[str] = field(default_factory=list)
+    left: dict[str, str] = field(default_factory=dict)
+
+
+class Teardown:
+    """One removal; ``phase`` is what its events are called.
+
+    ``gone_stacks`` are stacks that no longer exist: their tag counts as no tag. Each is looked up again
+    before something of it goes, since somebody may have deployed it again.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        pacing: Pacing,
+        report: Reporter,
+        phase: Phase = "cleanup",
+        gone_stacks: Collection[str] = (),
+    ) -> None:
+        self._session = session
+        self._gone_stacks = gone_stacks
+        self._pacing = pacing
+        self._report = report
+        self._phase = phase
+        self._known_ours: set[str] = set()
+        self._refused_since: float | None = None
+
+    def run(self, doomed: Doomed, *, unsettled: bool = False) -> Gone:
+        """Delete everything in ``doomed`` that carries our tags.
+
+        ``unsettled``: a CreateEndpoint may still be on its way, so absence must be seen several times.
+
+        Raises:
+            BillableLeft: the endpoint could not be proven gone; its schedule is then still armed.
+            LocalServerGone: the local SageMaker has ended.
+        """
+        gone = Gone()
+        self.remove_endpoint(doomed.endpoint, gone, looks=SETTLING_LOOKS if unsettled else 1)
+        self.remove_free(doomed, gone)
+        session, owner = self._session, doomed.endpoint
+        if doomed.schedules:
+            # Without its config no late CreateEndpoint can succeed: this look is final.
+            self.remove_endpoint(owner, gone)
+        for name in doomed.schedules:
+            self._remove_plain(
+                f"schedule/{name}",
+                gone,
+                partial(self._guards, name, owner),
+                partial(lifetime.remove, session, name),
+            )
+        return gone
+
+    def remove_free(self, doomed: Doomed, gone: Gone) -> None:
+        """Delete configs and models, which cost nothing, and leave endpoint and schedules alone.
+
+        Raises:
+            LocalServerGone: the local SageMaker has ended.
+        """
+        session, owner = self._session, doomed.endpoint
+        for name in doomed.configs:
+            self._remove_plain(
+                f"endpoint-config/{name}",
+                gone,
+                partial(self._is_owned, control.describe_endpoint_config, name, owner),
+                partial(control.delete_endpoint_config, session, name),
+            )
+        for name in doomed.models:
+            self._remove_plain(
+                f"model/{name}",
+                gone,
+                partial(self._is_owned, control.describe_model, name, owner),
+                partial(control.delete_model, session, name),
+            )
+
+    def remove_endpoint(self, name: str, gone: Gone, *, looks: int = 1) -> None:
+        """Ask for deletion, again and again while AWS refuses, until the endpoint is not there.
+
+        A deletion may answer 200 and do nothing, so only DescribeEndpoint counts.
+
+        Raises:
+            BillableLeft: not proven gone in time, or AWS cannot be asked.
+            LocalServerGone: the local SageMaker has ended.
+        """
+        deadline = self._pacing.monotonic() + self._pacing.delete_timeout_s
+        seen, absent, why, status = False, 0, "", "unknown"
+        while True:
+            try:
+                facts = control.describe_endpoint(self._session, name)
+                self._refused_since, why = None, ""
+                if facts is None or not self._is_ours(facts.arn, str(facts.created_at), name):
+                    absent += 1
+                    if absent >= looks:
+                        break
+                else:
+                    seen, absent, status = True, 0, facts.status
+                    if status != "Deleting":
+                        self._delete_endpoint(name)
+            except NotFound as error:
+                why = error.message  # most likely gone since it was described; look again
+            except PeagleError as error:
+                why = error.message
+                if not is_refused_now(error):
+                    raise billable_left(self._session, name, why) from error
+                self._give_up_on_a_server_that_is_gone(error)
+            if seen:
+                self._report(
+                    self._phase,
+                    f"waiting for endpoint {name} to be deleted" + _reason(status, why),
+                    status=status,
+                    resource=f"endpoint/{name}",
+                )
+            if self._pacing.monotonic() >= deadline:
+                raise billable_left(self._session, name, why or f"still {status}")
+            self._pacing.sleep(self._pacing.poll_s)
+        if seen and f"endpoint/{name}" not in gone.deleted:
+            gone.deleted.append(f"endpoint/{name}")
+            self._report(self._phase, f"endpoint {name} is gone", status="gone", resource=f"endpoint/{name}")
+
+    def _delete_endpoint(self, name: str) -> None:
+        try:
+            control.delete_endpoint(self._session, name)
+        except ServiceFault:
+            if self._gone_stacks:  # refused while it has components, and no stack is left that deletes them
+                for component in component_names(self._session, name):
+                    delete_component(self._session, component)
+            raise
+
+    def _give_up_on_a_server_that_is_gone(self, error: PeagleError) -> None:
+        url = self._session.local_url
+        if url is None or not is_refused_connection(error):
+            return
+        now = self._pacing.monotonic()
+        if self._refused_since is None:
+            self._refused_since = now
+        waited = now - self._refused_since
+        if waited >= LOCAL_PATIENCE_S:
+            raise LocalServerGone(
+                local_server_gone(url),
+                next_step="Start it with `peagle-sm local up --detach`, and run the command again.",
+            ) from error
+        self._report(
+            self._phase,
+            f"the local SageMaker at {url} does not answer; "
+            f"asking for {LOCAL_PATIENCE_S - waited:.0f} s more",
+        )
+
+    def _is_ours(self, arn: str, created: str, endpoint: str) -> bool:
+        # By ARN and creation time: a name may be taken by a new endpoint while we wait.
+        key = f"{arn} {created}"
+        if key not in self._known_ours and self._may_go(control.tags_of(self._session, arn), endpoint):
+            self._known_ours.add(key)
+        return key in self._known_ours
+
+    def _is_owned(self, describe: Callable[[Session, str], Any], name: str, endpoint: str) -> bool:
+        facts = describe(self._session, name)
+        return facts is not None and self._may_go(control.tags_of(self._session, facts.arn), endpoint)
+
+    def _may_go(self, tags: Mapping[str, str] | None, endpoint: str) -> bool:
+        # What a stack owns goes by its stack: deleted behind its back, the next update would fail.
+        stack = stack_of(tags)
+        return belongs_to(tags, endpoint) and (stack is None or self._is_gone(stack))
+
+    def _is_gone(self, stack: str) -> bool:
+        return stack in self._gone_stacks and stack_status(self._session, stack) is None
+
+    def _guards(self, name: str, endpoint: str) -> bool:
+        found = lifetime.get(self._session, name)
+        if found is None:
+            return False
+        if found.stack is None:
+            return found.endpoint == endpoint
+        return found.ends(endpoint) and self._is_gone(found.stack)
+
+    def _remove_plain(
+        self, resource: str, gone: Gone, is_there: Callable[[], bool], remove: Callable[[], None]
+    ) -> None:
+        why, sent = "", False
+        for attempt in range(PLAIN_ATTEMPTS):
+            if attempt:
+                self._pacing.sleep(self._pacing.poll_s)
+            try:
+                there = is_there()
+                self._refused_since = None
+                if there:
+                    sent = True
+                    remove()
+                    why = "it is still there after its deletion was accepted"
+                    if is_there():
+                        continue
+                if sent:
+                    gone.deleted.append(resource)
+                    self._report(self._phase, f"deleted {resource}", resource=resource)
+                return
+            except NotFound as error:
+                why = error.message
+            except PeagleError as error:
+                why = error.message
+                if not is_refused_now(error):
+                    break
+                self._give_up_on_a_server_that_is_gone(error)
+        gone.left[resource] = why
+        self._report(self._phase, f"could not delete {resource}: {why}", resource=resource)
+
+
+def _reason(status: str, why: str) -> str:
+    if status in _NOT_DELETABLE:
+        return f": SageMaker does not delete it while it is {status}"
+    return f" ({why})" if why else ""
+
+
+def remove_by_hand(session: Session, schedule: str) -> str:
+    """Return the step that removes "schedule/name" for a caller who may not read it."""
+    url, name = session.local_url, schedule.removeprefix("schedule/")
+    place = f" --endpoint-url {url} --region {session.region}" if url else session.command_flags()
+    return f"If it exists: `aws scheduler delete-schedule --name {name}{place}`."
+
+
+def local_server_gone(url: str) -> str:
+    """Return the words for a local SageMaker that has ended; its engines end with it."""
+    return f"The local SageMaker at {url} is gone and everything it ran with it; nothing is billed."
+
+
+def billable_left(session: Session, name: str, why: str, more: str = "") -> BillableLeft:
+    """Return the error that names the endpoint which may go on costing, and the command that ends it."""
+    return BillableLeft(
+        f"Endpoint {name} may still be running and billed: {why}{more}",
+        next_step=f"peagle-sm delete {name} --yes{session.command_flags()}",
+        details={"resources": [f"endpoint/{name}"], "region": session.region},
+    )

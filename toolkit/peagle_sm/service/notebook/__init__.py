@@ -1,0 +1,1 @@
+"""The package's own functions, for notebooks and programs."""

@@ -1,0 +1,1 @@
+"""Before anything is created: plan, lock, preflight."""

@@ -1,0 +1,211 @@
+"""`peagle-sm lock`: what JumpStart resolves a spec to, written beside it, and whether that still holds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from peagle_sm.aws.readers.jumpstart import Shelf
+from peagle_sm.aws.session.folders import cache_dir
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.catalog.catalog import load_catalog
+from peagle_sm.core.errors import CredentialsError, SpecError
+from peagle_sm.core.files import write_file
+from peagle_sm.core.jumpstart.advice import advice
+from peagle_sm.core.jumpstart.buckets import Buckets, buckets_for
+from peagle_sm.core.jumpstart.changes import Change, changes
+from peagle_sm.core.jumpstart.lock import (
+    Asked,
+    Lock,
+    LockedHead,
+    LockedInstance,
+    LockedLicence,
+    LockedModel,
+    LockedSource,
+    Place,
+    dump_lock,
+    lock_path,
+    parse_lock,
+)
+from peagle_sm.core.jumpstart.manifest import MANIFEST_KEY, parse_manifest, row_of
+from peagle_sm.core.jumpstart.resolve import choose_config, resolve_config
+from peagle_sm.core.plan.records import Finding
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.service.planning.jumpstart_search import Found, find
+
+
+@dataclass(frozen=True)
+class Locking:
+    """What `lock` found: the lock as it would be, and how it differs from the file at ``path``."""
+
+    path: Path
+    before: Lock | None
+    lock: Lock
+    newest: str
+    changes: tuple[Change, ...]
+    findings: tuple[Finding, ...]
+    unreadable: str | None = None
+
+    @property
+    def stale(self) -> bool:
+        """Whether the file is not what it would be if it were written now."""
+        return self.before is None or bool(self.changes)
+
+
+def resolves_by_jumpstart(spec: EndpointSpec) -> bool:
+    """Whether the spec takes image and weights from JumpStart, so that there is something to lock."""
+    model = load_catalog().model(spec.model)
+    return (spec.source or model.sources[0]) == "jumpstart"
+
+
+def make_lock(
+    spec: EndpointSpec,
+    spec_path: Path,
+    session: Session,
+    *,
+    upgrade: bool = False,
+    config: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Locking:
+    """Resolve a spec, and compare it with the lock beside it; writes nothing.
+
+    The version that is locked already stays, unless ``upgrade``. ``config`` names one of JumpStart's
+    configs; else the one asked for last time, else the first with a draft head. ``environ`` may redirect
+    buckets as the SageMaker SDK's does (`core/jumpstart/buckets.py`).
+
+    Raises:
+        CatalogueDamaged: a document of JumpStart's cannot be read.
+        CredentialsError, ServiceFault: S3 cannot be asked, or the spec names another region.
+        NotFound: JumpStart has no such model, version or config, or no image for an instance type.
+        SpecError: the spec's source is not JumpStart.
+    """
+    environ = os.environ if environ is None else environ
+    entry = load_catalog().model(spec.model)
+    _check(spec, session)
+    place: Place = "local" if session.is_local else "aws"
+    path = lock_path(spec_path, place)
+    before, unreadable = _read(path)
+    config = config or (before.asked.config if before else None)
+    buckets = buckets_for(session.region, environ)
+    shelf = Shelf(session, buckets.public, keep=None if session.is_local else _keep(environ), environ=environ)
+    rows = parse_manifest(shelf.read(MANIFEST_KEY).content, f"s3://{buckets.public}/{MANIFEST_KEY}")
+    keep = before if before is not None and before.asked.model == spec.model and not upgrade else None
+    found = find(rows, shelf, entry, keep)
+    made = _lock(spec, session, found, buckets, config)
+    newest = row_of(rows, found.row.model_id).version
+    return Locking(
+        path=path,
+        before=before,
+        lock=made,
+        newest=newest,
+        changes=changes(before, made),
+        findings=advice(made, load_catalog().images, newest=newest, hub_id=entry.hub_id),
+        unreadable=unreadable,
+    )
+
+
+def write_lock(locking: Locking) -> None:
+    """Write the lock, whole or not at all.
+
+    Raises:
+        CannotWrite: the file cannot be written.
+    """
+    write_file(locking.path, dump_lock(locking.lock))
+
+
+def _check(spec: EndpointSpec, session: Session) -> None:
+    if not resolves_by_jumpstart(spec):
+        raise SpecError(
+            f"{spec.name}: source container names its own image and files: there is nothing to lock",
+            next_step="Nothing to do; or set source: jumpstart.",
+        )
+    wanted = spec.placement.region
+    if wanted is not None and not session.is_local and wanted != session.region:
+        raise CredentialsError(
+            f"placement.region: the spec asks for {wanted}, but this session is in {session.region}.",
+            next_step=f"Give --region {wanted}, or change placement.region.",
+            details={"wanted": wanted, "found": session.region},
+        )
+
+
+def _read(path: Path) -> tuple[Lock | None, str | None]:
+    """The lock that is there; what cannot be read is replaced, and said."""
+    try:
+        return parse_lock(path.read_text(encoding="utf-8"), str(path)), None
+    except FileNotFoundError:
+        return None, None
+    except (OSError, UnicodeDecodeError) as error:
+        return None, f"{path}: cannot be read: {error}"
+    except SpecError as error:
+        return None, error.message
+
+
+def _keep(environ: Mapping[str, str]) -> Path:
+    return cache_dir(environ) / "jumpstart"
+
+
+def _lock(spec: EndpointSpec, session: Session, found: Found, buckets: Buckets, config: str | None) -> Lock:
+    from importlib.metadata import version
+
+    chosen = choose_config(found.document, config)
+    resolved = resolve_config(
+        found.document,
+        chosen,
+        region=session.region,
+        instance_types=spec.placement.instance_types,
+        buckets=buckets,
+    )
+    model = found.document.model
+    own = found.document.configs[chosen]
+    messages = (model.deprecated_message, model.deprecate_warn_message, model.usage_info_message)
+    head = resolved.heads[0] if resolved.heads else None
+    return Lock(
+        lock_version=1,
+        written_by=f"peagle-sm {version('peagle-sm')}",
+        written_at=session.now().replace(microsecond=0).isoformat(),
+        asked=Asked(model=spec.model, instance_types=tuple(spec.placement.instance_types), config=config),
+        source=LockedSource(
+            place="local" if session.is_local else "aws",
+            region=session.region,
+            bucket=found.bucket,
+            spec_key=found.row.spec_key,
+            sha256=found.fetched.sha256,
+            etag=found.fetched.etag,
+            found_by=found.by,
+        ),
+        jumpstart=LockedModel(
+            model_id=model.model_id,
+            version=model.version,
+            config=chosen,
+            ranking=found.document.ranking,
+            url=model.url,
+            min_sdk_version=model.min_sdk_version,
+            deprecated=model.deprecated,
+            vulnerable=own.inference_vulnerable,
+            vulnerabilities=own.inference_vulnerabilities,
+            messages=tuple(text for text in messages if text),
+        ),
+        licence=LockedLicence(
+            name=model.license,
+            gated=resolved.gated,
+            eula_uris=resolved.eula_uris,
+            accepted=spec.accept_eula,
+        ),
+        head=LockedHead(channel=head.channel, uri=head.uri, artifact_version=head.artifact_version)
+        if head
+        else None,
+        network_isolation=resolved.network_isolation,
+        download_timeout_s=resolved.download_timeout_s,
+        startup_timeout_s=resolved.startup_timeout_s,
+        default_instance_type=resolved.default_instance_type,
+        supported_instance_types=resolved.supported_instance_types,
+        environment=dict(resolved.environment),
+        instances={
+            name: LockedInstance(
+                image=one.image, target_uri=one.target_uri, environment=dict(one.environment)
+            )
+            for name, one in resolved.instances.items()
+        },
+    )
