@@ -12,8 +12,7 @@ from constructs import Construct
 
 from peagle_sm.core.guard import names as guard_names
 from peagle_sm.core.plan import tags
-from peagle_sm.core.plan.payloads import bodies
-from peagle_sm.core.plan.records import Plan
+from peagle_sm.core.plan.plan import Plan, bodies
 from stacks.planning import EXECUTION_ROLE
 from stacks.properties import lacking, properties
 from stacks.watched import instance_types

@@ -17,7 +17,7 @@ from aws_cdk import (
 from constructs import Construct
 
 from peagle_sm.core.guard import names as guard_names
-from peagle_sm.core.plan.records import Plan
+from peagle_sm.core.plan.plan import Plan
 from stacks import dashboard, observability
 from stacks.acceptance import add_filters
 from stacks.alarms import watches

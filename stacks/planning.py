@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.guard import names as guard_names
-from peagle_sm.core.plan.plan import make_plan
-from peagle_sm.core.plan.records import Context, Plan
+from peagle_sm.core.plan.plan import Plan, make_plan
+from peagle_sm.core.plan.records import Context
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from stacks.specs import StandIns
 

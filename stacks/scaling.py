@@ -9,8 +9,7 @@ from aws_cdk import aws_applicationautoscaling as autoscaling
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from peagle_sm.core.plan.payloads import bodies
-from peagle_sm.core.plan.records import Plan
+from peagle_sm.core.plan.plan import Plan, bodies
 from peagle_sm.core.spec.endpoint_spec import AutoscalingSpec
 from stacks.properties import properties
 from stacks.watched import INVOCATIONS, Watched

@@ -9,8 +9,7 @@ from typing import Any
 
 from peagle_sm.core.catalog.catalog import load_catalog
 from peagle_sm.core.plan.environment import GATE_NAMESPACE, SPECULATIVE_CONFIG, acceptance_namespace
-from peagle_sm.core.plan.payloads import bodies
-from peagle_sm.core.plan.records import Plan
+from peagle_sm.core.plan.plan import Plan, bodies
 
 INVOCATIONS = "AWS/SageMaker"
 INSTANCES = "/aws/sagemaker/Endpoints"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from peagle_sm.core.guard import names as guard_names
-from peagle_sm.core.plan.records import Plan
+from peagle_sm.core.plan.plan import Plan
 
 _REGION = "${AWS::Region}"
 _BODY = {"messages": [{"role": "user", "content": "Write a haiku about the sea."}], "max_tokens": 64}

@@ -9,7 +9,7 @@ import pytest
 
 from peagle_sm.aiperf.stream import AnswerCheck, payload_parts
 from peagle_sm.core.errors import StreamError
-from sagemaker_local.runtime import eventstream
+from sagemaker_local.wire import eventstream
 
 PARTS = [b'data: {"choices": []}\n\n', "naïve ".encode(), b"data: [DONE]\n\n"]
 FRAMES = b"".join(map(eventstream.payload_part, PARTS))

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from sagemaker_local.runtime import eventstream
+from sagemaker_local.wire import eventstream
 from tests.aws.streams import NAMES, Outcome, async_outcome, cut_at, events_of, framed, outcome, recorded
 
 DEFAULT_S = 600.0

@@ -14,7 +14,7 @@ from peagle_sm.aws.streams.async_stream import AsyncTokenStream
 from peagle_sm.aws.streams.sources import Source
 from peagle_sm.aws.streams.stream import TokenStream
 from peagle_sm.core.errors import StreamError
-from sagemaker_local.runtime import eventstream
+from sagemaker_local.wire import eventstream
 
 RECORDED = Path(__file__).parent / "recorded"
 NAMES = tuple(sorted(path.name for path in RECORDED.glob("*.sse")))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.aws.streams.frames import FrameDecoder, FrameError, FrameException, parse_headers
-from sagemaker_local.runtime import eventstream
+from sagemaker_local.wire import eventstream
 
 
 def _cut(data: bytes, places: list[int]) -> list[tuple[bytes, float]]:

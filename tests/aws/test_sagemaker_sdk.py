@@ -8,9 +8,8 @@ from types import SimpleNamespace
 import boto3
 import pytest
 
-from peagle_sm.aws.session.local_boto3 import LocalBoto3
-from peagle_sm.aws.session.sagemaker_sdk import endpoint_name_of, session_from_sagemaker, session_of
-from peagle_sm.aws.session.session import LocalTarget, make_session
+from peagle_sm.aws.session.sagemaker_sdk import endpoint_name_of
+from peagle_sm.aws.session.session import LocalTarget, make_session, session_of
 from peagle_sm.core.errors import NotFound, SpecError
 from peagle_sm.service.notebook.notebook import connect
 
@@ -35,7 +34,7 @@ def test_a_session_keeps_credentials_and_region(own: boto3.Session) -> None:
 
 def test_a_local_session_is_local_again() -> None:
     there = make_session(local=TARGET).to_boto3()
-    assert isinstance(there, LocalBoto3)
+    assert isinstance(there, boto3.Session)
     back = make_session(sagemaker_session=sdk_session(there))
     assert back.local == TARGET
 
@@ -68,7 +67,7 @@ def test_a_version_3_endpoint_brings_a_boto3_session_or_a_region_or_nothing(own:
 
 def test_what_is_no_session_and_what_is_no_endpoint() -> None:
     with pytest.raises(SpecError, match=r"sagemaker_session: found str; allowed: a Session"):
-        session_from_sagemaker("us-east-1")
+        make_session(sagemaker_session="us-east-1")
     with pytest.raises(SpecError, match=r"endpoint: found int; allowed: a name, or an Endpoint"):
         connect(3, region="us-east-1")
 

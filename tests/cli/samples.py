@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from peagle_sm.core.plan.records import Context, Finding, MemoryFit, Names, Plan, Request
+from peagle_sm.core.plan.plan import Plan
+from peagle_sm.core.plan.records import Context, Finding, MemoryFit, Names, Request
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 
 NOW = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)

@@ -8,7 +8,7 @@ from botocore.eventstream import EventStreamBuffer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagemaker_local.runtime import eventstream
+from sagemaker_local.wire import eventstream
 
 
 @given(st.lists(st.binary(max_size=2000)), st.integers(1, 700))

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from sagemaker_local.engine.launching import Utilisation
 from sagemaker_local.runtime.metrics import (
     COMPONENT_UTILISATION,
     INVOCATIONS,
     UTILISATION,
     Recorder,
-    Utilisation,
 )
 
 DIMENSIONS = [{"Name": "EndpointName", "Value": "e"}, {"Name": "VariantName", "Value": "v"}]

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from sagemaker_local.runtime import eventstream
+from sagemaker_local.wire import eventstream
 from tests.measure.scheduled_stream import Settings, Stream, Truth
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ from array import array
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sagemaker_local.runtime import eventstream
+from sagemaker_local.wire import eventstream
 
 
 @dataclass(frozen=True)

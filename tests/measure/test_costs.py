@@ -12,7 +12,7 @@ from peagle_sm.core.catalog.catalog import load_catalog
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.unit_cost import Demand
 from peagle_sm.measure.costs import cheapest, cost_rows, head_value, rate_spread, serving_of
-from peagle_sm.measure.points import Objective
+from peagle_sm.measure.load.points import Objective
 from peagle_sm.measure.records import ClientHealth, Interval, RequestRecord
 from tests.measure.report.making import MODES, arm, closed, compared, comparison, point
 

@@ -1,4 +1,4 @@
-"""Rules about imports that the import-linter contract in pyproject.toml cannot say."""
+"""Rules about imports that the contracts of import-linter in pyproject.toml cannot say."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
 from tests.rules.files import ROOT, python_files
@@ -28,8 +31,86 @@ IMPURE_CALLS = re.compile(
     r"^(os\.(environ|getenv|urandom|getcwd)|(datetime\.)*(datetime|date)\.(now|utcnow|today)|Path\.(home|cwd))$"
 )
 
-# `container/` runs in the image, where nothing of the project is installed.
-IMAGE_STDLIB_ONLY = {"container/sagemaker_args.py", "container/serve", "container/serve.py"}
+# What the files of a folder may not import.
+FORBIDDEN = {
+    # It runs in the image, where nothing of the project is installed.
+    "container": {"peagle_sm", "sagemaker_local", "stacks", "scripts", "tests", "boto3"},
+    "stacks": {"scripts", "tests"},
+    "toolkit": {"stacks", "scripts", "tests", "aws_cdk", "container"},
+    # Its environment has torch and no peagle-sm. The toolkit's Python runs held_out.py.
+    "scripts/train_tiny": {"peagle_sm", "sagemaker_local"},
+}
+HAS_THE_TOOLKIT = "scripts/train_tiny/held_out.py"
+IMAGE_STDLIB_ONLY = "container/sagemaker_args.py"
+
+# Where the packages lie that are not in the root or in toolkit/.
+PACKAGES_APART = (
+    "container",
+    "container/plugins/peagle_cpu_fixes",
+    "container/plugins/peagle_runtime_k",
+    "stacks/guard/runtime",
+)
+PACKAGES = (
+    "peagle_sm",
+    "sagemaker_local",
+    "stacks",
+    "scripts",
+    "peagle_gate",
+    "peagle_cpu_fixes",
+    "peagle_runtime_k",
+    "peagle_guard",
+)
+
+
+def test_the_core_knows_no_clock_environment_or_chance() -> None:
+    found = []
+    for path in python_files("toolkit"):
+        if path.parts[1:3] != ("peagle_sm", "core"):
+            continue
+        found += [f"{path} imports {name}" for name in sorted(IMPURE_MODULES & _roots(path))]
+        found += [
+            f"{path}:{node.lineno} uses {name}"
+            for node in ast.walk(_tree(path))
+            if isinstance(node, ast.Attribute) and IMPURE_CALLS.match(name := ast.unparse(node))
+        ]
+    assert not found, "the core is given what it needs as arguments:\n" + "\n".join(found)
+
+
+def test_each_folder_imports_only_what_is_there_when_it_runs() -> None:
+    found = [
+        f"{path} imports {name}"
+        for folder, forbidden in FORBIDDEN.items()
+        for path in python_files()
+        if path.is_relative_to(folder) and str(path) != HAS_THE_TOOLKIT
+        for name in sorted(forbidden & _roots(path))
+    ]
+    found += [
+        f"{IMAGE_STDLIB_ONLY} imports {name}, which is not of the standard library"
+        for name in sorted(_roots(Path(IMAGE_STDLIB_ONLY)) - sys.stdlib_module_names)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_no_modules_import_each_other_in_a_circle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Imports in functions and for types count. import-linter holds the same of whole packages."""
+    for folder in PACKAGES_APART:
+        monkeypatch.syspath_prepend(str(ROOT / folder))
+    graph = grimp.build_graph(*PACKAGES, cache_dir=None)
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    found = []
+    while circle := _circle(imports):
+        found.append(" -> ".join(circle))
+        imports[circle[0]].discard(circle[1])
+    assert not found, "move what they share to one of them, or below both:\n" + "\n".join(found)
+
+
+def _circle(imports: dict[str, set[str]]) -> list[str]:
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        circle: list[str] = error.args[1]
+        return circle[::-1]  # it gives what is imported first
+    return []
 
 
 def _imports(tree: ast.AST) -> Iterator[str]:
@@ -40,44 +121,9 @@ def _imports(tree: ast.AST) -> Iterator[str]:
             yield node.module
 
 
+@cache
 def _tree(path: Path) -> ast.AST:
     return ast.parse((ROOT / path).read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize("path", [p for p in python_files("toolkit") if "core" in p.parts], ids=str)
-def test_the_core_knows_no_clock_environment_or_chance(path: Path) -> None:
-    tree = _tree(path)
-    assert not IMPURE_MODULES & {name.split(".")[0] for name in _imports(tree)}
-    used = {
-        f"{name}, line {node.lineno}"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and IMPURE_CALLS.match(name := ast.unparse(node))
-    }
-    assert not used, "the core is given what it needs as arguments"
-
-
-@pytest.mark.parametrize("path", python_files("container"), ids=str)
-def test_the_container_stands_alone(path: Path) -> None:
-    roots = _roots(path)
-    assert not roots & {"peagle_sm", "stacks", "scripts", "tests", "boto3"}
-    if str(path) in IMAGE_STDLIB_ONLY:
-        assert roots <= sys.stdlib_module_names | {"sagemaker_args"}
-
-
-@pytest.mark.parametrize("path", python_files("toolkit"), ids=str)
-def test_the_toolkit_imports_neither_stacks_nor_scripts_nor_tests(path: Path) -> None:
-    assert not {"stacks", "scripts", "tests", "aws_cdk", "container"} & _roots(path)
-
-
-@pytest.mark.parametrize("path", python_files("stacks"), ids=str)
-def test_the_stacks_import_neither_scripts_nor_tests(path: Path) -> None:
-    assert not {"scripts", "tests"} & _roots(path)
-
-
-def test_the_trainer_needs_nothing_of_the_toolkit() -> None:
-    """Its environment has torch and no peagle-sm. The toolkit's Python runs held_out.py."""
-    trainer = [path for path in python_files("scripts") if path.parts[1] == "train_tiny"]
-    assert [path.name for path in trainer if "peagle_sm" in _roots(path)] == ["held_out.py"]
 
 
 def _roots(path: Path) -> set[str]:

@@ -15,8 +15,7 @@ from peagle_guard.records import Evidence, Kind
 from peagle_guard.track import track
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import PeagleError
-from peagle_sm.core.plan.in_words import at_most
-from peagle_sm.core.plan.records import Plan
+from peagle_sm.core.plan.plan import Plan, at_most
 from peagle_sm.service import Event, Pacing, deploy, keep, list_endpoints, pause, resume, update
 from tests.service.fakes import ROLE, START, FakeAws, denied
 from tests.service.setting import make_spec, pacing_of, session_of

@@ -14,7 +14,7 @@ import pytest
 from peagle_sm.aws.session.session import LocalTarget, make_session
 from peagle_sm.core.stream_errors import StreamCut, StreamStalled
 from peagle_sm.service import Endpoint
-from sagemaker_local.runtime import eventstream
+from sagemaker_local.wire import eventstream
 from tests.local.openai_client import QUESTION
 from tests.local.serving import Server
 from tests.service.raw_server import CHUNKED, HEAD, chunk, raw_server

@@ -10,7 +10,7 @@ from typing import Any
 
 from aws_cdk import App
 
-from peagle_sm.core.plan.records import Plan
+from peagle_sm.core.plan.plan import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, load_spec, parse_spec
 from stacks.endpoint_stack import EndpointStack
 from stacks.planning import plan_for

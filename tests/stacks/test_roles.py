@@ -7,7 +7,7 @@ from aws_cdk import aws_sagemaker as sagemaker
 
 from peagle_sm.core.checks.roles import NOT_IN_CLOUDFORMATION
 from peagle_sm.core.errors import PlanRefused
-from peagle_sm.core.plan.payloads import bodies
+from peagle_sm.core.plan.plan import bodies
 from stacks.planning import plan_for
 from stacks.properties import lacking
 from tests.stacks.support import REGION, plan_of, specs, stand_ins

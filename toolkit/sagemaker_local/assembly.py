@@ -19,10 +19,10 @@ from sagemaker_local.cloudformation.service import CloudFormation
 from sagemaker_local.cloudformation.types import RegisteredTypes
 from sagemaker_local.contents.jumpstart import jumpstart_addresses, lay_catalogue
 from sagemaker_local.contents.seed import Seeded, seed
-from sagemaker_local.control import ControlPlane, EngineLauncherProtocol, Event, Timing
+from sagemaker_local.control import ControlPlane, Event, Timing
 from sagemaker_local.control.ai_benchmarks import LOG_GROUP
 from sagemaker_local.engine.building import build_aiperf, build_engine
-from sagemaker_local.engine.launch import EngineLauncher
+from sagemaker_local.engine.launch import EngineLauncher, EngineLauncherProtocol
 from sagemaker_local.engine.launching import Build, Fetch, LazyLauncher, Served, StateBook, UtilisationSampler
 from sagemaker_local.faults import FaultBook
 from sagemaker_local.front import Front

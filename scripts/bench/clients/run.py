@@ -28,7 +28,7 @@ from peagle_sm.measure.load import (
     drive_load,
     run_quietly,
 )
-from peagle_sm.measure.points import make_point
+from peagle_sm.measure.load.points import make_point
 from peagle_sm.measure.provenance import load_now
 from peagle_sm.measure.records import Load
 from sagemaker_local.engine.aiperf_env import aiperf_version, ensure_aiperf

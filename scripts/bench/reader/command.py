@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from peagle_sm.aws.session.session import LocalTarget, make_session
@@ -27,33 +26,13 @@ from peagle_sm.measure import provenance
 from peagle_sm.measure.compare.order import turn_order
 from scripts.bench.job import run_job
 from scripts.bench.progress import Reporter
-from scripts.bench.reader.page import page
+from scripts.bench.reader.page import ImportCost, Reading, page
 
 RAW, OURS, ASYNC, BARE = "raw boto3", "TokenStream", "AsyncTokenStream", "bare aiohttp"
 _IMPORTS = (
     "import time; began = time.process_time(); import peagle_sm; {more}"
     "import sys; print((time.process_time() - began) * 1000, 'boto3' in sys.modules)"
 )
-
-
-@dataclass(frozen=True)
-class Reading:
-    """One reader, one stream: CPU of the client's process and time on the wall."""
-
-    reader: str
-    gap_ms: float
-    chunks: int
-    cpu_us_per_chunk: float
-    chunks_per_s: float
-
-
-@dataclass(frozen=True)
-class ImportCost:
-    """CPU of one import in a fresh interpreter, its own start left out."""
-
-    what: str
-    cpu_ms: tuple[float, ...]
-    boto3: bool
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:

@@ -5,18 +5,36 @@ from __future__ import annotations
 import random
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from peagle_sm.measure.ranks import quantile
-
-if TYPE_CHECKING:
-    from scripts.bench.reader.command import ImportCost, Reading
 
 MAX_RATIO = 1.20  #: at most 20% CPU a chunk over raw boto3
 MIN_CHUNKS_PER_S = 10_000
 MAX_IMPORT_MS = 100.0
 _RAW, _ASYNC, _BARE = "raw boto3", "AsyncTokenStream", "bare aiohttp"
 _DRAWS = 2_000
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One reader, one stream: CPU of the client's process and time on the wall."""
+
+    reader: str
+    gap_ms: float
+    chunks: int
+    cpu_us_per_chunk: float
+    chunks_per_s: float
+
+
+@dataclass(frozen=True)
+class ImportCost:
+    """CPU of one import in a fresh interpreter, its own start left out."""
+
+    what: str
+    cpu_ms: tuple[float, ...]
+    boto3: bool
 
 
 def ratio(ours: Sequence[float], raw: Sequence[float], seed: int = 0) -> tuple[float, float, float]:

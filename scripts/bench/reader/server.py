@@ -13,7 +13,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from sagemaker_local.runtime import eventstream
+from sagemaker_local.wire import eventstream
 
 _BLOCK = 64  #: chunks that are written at once without a gap
 

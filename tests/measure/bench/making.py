@@ -11,7 +11,7 @@ from typing import Any
 from peagle_sm.measure.bench import Around
 from peagle_sm.measure.endpoint_arm import Described
 from peagle_sm.measure.load import HttpTarget, LoadOptions, LoadStopped, Observer, Target, WorkItem
-from peagle_sm.measure.points import Objective
+from peagle_sm.measure.load.points import Objective
 from peagle_sm.measure.records import (
     Acceptance,
     ArmRecord,

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from peagle_sm.cli.compare_text import render_estimate
-from peagle_sm.core.plan.plan import make_plan
-from peagle_sm.core.plan.records import Context, Plan
+from peagle_sm.core.plan.plan import Plan, make_plan
+from peagle_sm.core.plan.records import Context
 from peagle_sm.measure.compare.contest import Setup
 from peagle_sm.measure.compare.estimate import estimate, minutes_of
 from peagle_sm.measure.load import WorkItem

@@ -23,7 +23,7 @@ from peagle_sm.measure.compare.rounds import Round
 from peagle_sm.measure.compare.run import Around, Outcome, compare
 from peagle_sm.measure.endpoint_arm import Described
 from peagle_sm.measure.load import ClientUsage, LoadRun, Window
-from peagle_sm.measure.points import make_point
+from peagle_sm.measure.load.points import make_point
 from peagle_sm.measure.records import ArmRecord, Load
 from peagle_sm.measure.result_file import read
 from peagle_sm.measure.workloads import Workload

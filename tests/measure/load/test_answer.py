@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.measure.load.answer import Answer, AnswerReader
-from sagemaker_local.runtime import eventstream
+from sagemaker_local.wire import eventstream
 
 USAGE = {"prompt_tokens": 5, "completion_tokens": 4}
 

@@ -25,8 +25,8 @@ from peagle_sm.measure.load import (
 )
 from peagle_sm.measure.load.answer import Answer
 from peagle_sm.measure.load.arrivals import arrivals
+from peagle_sm.measure.load.points import make_point
 from peagle_sm.measure.load.sender import Sender
-from peagle_sm.measure.points import make_point
 from peagle_sm.measure.records import Load
 from tests.measure.load.virtual import Connections, ScriptedSender, in_virtual_time
 

@@ -29,8 +29,8 @@ from peagle_sm.measure.load import (
     measure_point,
     run_quietly,
 )
+from peagle_sm.measure.load.points import make_point
 from peagle_sm.measure.load.stamping import StampingHandler
-from peagle_sm.measure.points import make_point
 from peagle_sm.measure.records import Load, RequestRecord
 from tests.measure.scheduled_server import ROOT, Running, scheduled_server
 

@@ -6,7 +6,7 @@ import pytest
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.aiperf_output import point_record, read_bundle, request_records
-from peagle_sm.measure.points import Objective
+from peagle_sm.measure.load.points import Objective
 from peagle_sm.measure.records import Load, PointRecord, RequestRecord
 from tests.measure.managed.making import archive, row
 

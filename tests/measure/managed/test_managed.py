@@ -15,9 +15,9 @@ from peagle_sm.measure.bench import Outcome
 from peagle_sm.measure.bench_plan import BenchPlan
 from peagle_sm.measure.endpoint_arm import Described
 from peagle_sm.measure.load import WorkItem
+from peagle_sm.measure.load.points import Objective
 from peagle_sm.measure.managed import Surroundings, job_name, price_note, run_managed
 from peagle_sm.measure.managed_place import Place
-from peagle_sm.measure.points import Objective
 from peagle_sm.measure.records import ArmRecord, Load
 from peagle_sm.measure.result_file import read
 from peagle_sm.measure.workloads import Workload

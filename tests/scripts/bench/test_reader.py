@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from scripts.bench.progress import Reporter
-from scripts.bench.reader.command import ASYNC, OURS, RAW, ImportCost, Reading, arguments, job
-from scripts.bench.reader.page import page, ratio
+from scripts.bench.reader.command import ASYNC, OURS, RAW, arguments, job
+from scripts.bench.reader.page import ImportCost, Reading, page, ratio
 from scripts.bench.reader.server import events_of
 from tests.aws.streams import recorded
 

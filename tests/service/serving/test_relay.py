@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from peagle_sm.core.stream_errors import StreamCut, StreamDamaged, StreamReportedError
 from peagle_sm.service.serving.relay import Relay
-from sagemaker_local.runtime import eventstream
+from sagemaker_local.wire import eventstream
 
 
 def event(text: str = "", **more: object) -> bytes:

@@ -17,7 +17,7 @@ from peagle_sm.core.errors import SpecError
 from peagle_sm.core.stream_errors import StreamCut
 from peagle_sm.service.serving.answers import of_stream
 from peagle_sm.service.serving.responses import ResponseRelay, chat_of, response_of
-from sagemaker_local.runtime import eventstream
+from sagemaker_local.wire import eventstream
 from tests.local.openai_client import script
 from tests.local.serving import Server
 from tests.service.serving.proxies import Serving, serving

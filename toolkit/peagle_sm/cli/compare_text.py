@@ -10,7 +10,7 @@ from peagle_sm.cli.table import render_fields, render_table
 from peagle_sm.cli.words import STAND_IN, usd
 
 if TYPE_CHECKING:
-    from peagle_sm.core.plan.records import Plan
+    from peagle_sm.core.plan.plan import Plan
     from peagle_sm.measure.compare.estimate import Estimate
     from peagle_sm.measure.compare.run import Outcome
     from peagle_sm.measure.records import ArmRecord, ComparisonRecord, Interval, Percentiles, PointRecord

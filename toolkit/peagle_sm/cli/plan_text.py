@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from peagle_sm.cli.table import render_fields
-from peagle_sm.core.plan.in_words import (
+from peagle_sm.core.plan.plan import (
     at_most,
     draft_tokens,
     instances,
@@ -21,7 +21,8 @@ from peagle_sm.core.words import STAND_IN, speculation_text
 
 if TYPE_CHECKING:
     from peagle_sm.core.jumpstart.lock import Lock
-    from peagle_sm.core.plan.records import Finding, Plan
+    from peagle_sm.core.plan.plan import Plan
+    from peagle_sm.core.plan.records import Finding
 
 
 def render_plan(plan: Plan) -> str:

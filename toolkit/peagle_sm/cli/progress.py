@@ -10,7 +10,7 @@ import click
 
 from peagle_sm.cli.output import say, to_json
 from peagle_sm.cli.state import State
-from peagle_sm.cli.words import elapsed, usd
+from peagle_sm.cli.words import event_line
 
 if TYPE_CHECKING:
     from peagle_sm.service import Event
@@ -33,18 +33,6 @@ class Follower(Protocol):
 
     def pause(self) -> None:
         """Stop drawing until the next event, so that a question can be asked."""
-
-
-def event_line(event: Event, at_s: float | None = None) -> str:
-    """`  3m07s  endpoint demo is Creating  0.12 USD so far`."""
-    said = event.message
-    if event.phase == "waiting" and event.status and event.status not in said:
-        said += f" is {event.status}"
-    said = said.replace("\n", "\n" + " " * 9)  # below the first line's words, not below its clock
-    words = [f"{elapsed(event.elapsed_s if at_s is None else at_s):>7}", said]
-    if event.spent_usd is not None:
-        words.append(f"{usd(event.spent_usd)} so far")
-    return "  ".join(words)
 
 
 class _Base:

@@ -1,12 +1,16 @@
-"""Durations and money in the words that people read."""
+"""Durations, money and events in the words that people read."""
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from peagle_sm.core.words import elapsed, relative, usd
 
-__all__ = ["STAND_IN", "elapsed", "parse_duration", "relative", "usd"]
+if TYPE_CHECKING:
+    from peagle_sm.service import Event
+
+__all__ = ["STAND_IN", "elapsed", "event_line", "parse_duration", "relative", "usd"]
 
 #: Beside measured figures of the weights that ship with peagle-sm.
 STAND_IN = "small stand-in weights on a CPU: these figures say nothing of a GPU"
@@ -27,3 +31,15 @@ def parse_duration(text: str) -> float:
     if seconds <= 0:
         raise ValueError(f"{text!r} is zero; time only goes forward")
     return seconds
+
+
+def event_line(event: Event, at_s: float | None = None) -> str:
+    """`  3m07s  endpoint demo is Creating  0.12 USD so far`."""
+    said = event.message
+    if event.phase == "waiting" and event.status and event.status not in said:
+        said += f" is {event.status}"
+    said = said.replace("\n", "\n" + " " * 9)  # below the first line's words, not below its clock
+    words = [f"{elapsed(event.elapsed_s if at_s is None else at_s):>7}", said]
+    if event.spent_usd is not None:
+        words.append(f"{usd(event.spent_usd)} so far")
+    return "  ".join(words)

@@ -18,7 +18,7 @@ from typing import Any
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.acceptance import from_requests
 from peagle_sm.measure.load import ClientUsage, LoadRun, Window
-from peagle_sm.measure.points import Objective, make_point, percentiles
+from peagle_sm.measure.load.points import Objective, make_point, percentiles
 from peagle_sm.measure.records import ClientHealth, Load, Phase, PointRecord, RequestRecord
 
 PROFILE = "profile_export_aiperf.json"

@@ -23,7 +23,7 @@ from peagle_sm.measure.bench_probe import Evidence, check_evidence, probe
 from peagle_sm.measure.bench_watch import Spending, Watch
 from peagle_sm.measure.endpoint_arm import Described
 from peagle_sm.measure.load import LoadOptions, LoadStopped, Observer, Target, WorkItem, measure_point
-from peagle_sm.measure.points import Objective
+from peagle_sm.measure.load.points import Objective
 from peagle_sm.measure.records import (
     Acceptance,
     ArmRecord,

@@ -10,7 +10,7 @@ from typing import Any
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.load import LoadOptions, WorkItem
-from peagle_sm.measure.points import Objective
+from peagle_sm.measure.load.points import Objective
 from peagle_sm.measure.records import ArmRecord, Load
 from peagle_sm.measure.workloads import Workload, limit_of, rounds, salted
 

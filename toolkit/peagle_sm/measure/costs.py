@@ -22,7 +22,7 @@ from peagle_sm.core.plan.unit_cost import (
     usd_per_million_tokens,
 )
 from peagle_sm.measure.compare.student import quantile
-from peagle_sm.measure.points import Objective
+from peagle_sm.measure.load.points import Objective
 from peagle_sm.measure.records import ArmRecord, ComparisonRecord, Load, PointRecord, RequestRecord
 from peagle_sm.measure.withholding import is_withheld
 

@@ -15,7 +15,7 @@ from typing import Any
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.bench_plan import BenchPlan, items_of, measured_of, warm_up_of
 from peagle_sm.measure.load import WorkItem
-from peagle_sm.measure.points import Objective
+from peagle_sm.measure.load.points import Objective
 from peagle_sm.measure.records import Load
 from peagle_sm.measure.workloads import Workload, limit_of
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.session import sagemaker_sdk
-from peagle_sm.aws.session.session import Session, make_session
+from peagle_sm.aws.session.session import Session, make_session, session_of
 from peagle_sm.aws.streams import runtime
 from peagle_sm.aws.streams.patience import Patience
 from peagle_sm.aws.streams.runtime import Completion, TokenStream
@@ -201,7 +201,7 @@ class Endpoint:
             CredentialsError: it was made with the default session, and no region is set.
         """
         name = sagemaker_sdk.endpoint_name_of(endpoint)
-        chosen = session or sagemaker_sdk.session_of(endpoint) or make_session()
+        chosen = session or session_of(endpoint) or make_session()
         return connect(name, session=chosen, pacing=pacing)
 
     def to_sagemaker(self) -> SageMakerEndpoint:
@@ -210,7 +210,10 @@ class Endpoint:
         Raises:
             NotFound: the SDK, version 3, is not installed, or the endpoint does not exist.
         """
-        return sagemaker_sdk.sdk_endpoint(self.session, self.name)
+        where = self.session
+        return sagemaker_sdk.sdk_endpoint(
+            where.to_boto3(), self.name, region=where.region, local_url=where.local_url
+        )
 
     def status(self) -> EndpointStatus:
         """Return everything known of the endpoint."""

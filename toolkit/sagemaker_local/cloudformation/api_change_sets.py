@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from sagemaker_local.cloudformation.api_stacks import Stacks, check_name
-from sagemaker_local.cloudformation.change_set import NO_CHANGES, ChangeSet, Finding, described
+from sagemaker_local.cloudformation.change_set import NO_CHANGES, described
 from sagemaker_local.cloudformation.drafts import Drafts, Request
 from sagemaker_local.cloudformation.errors import CloudFormationError, TemplateError, invalid
 from sagemaker_local.cloudformation.paging import page
-from sagemaker_local.cloudformation.stack import Stack
+from sagemaker_local.cloudformation.stack import ChangeSet, Finding, Stack
 from sagemaker_local.cloudformation.store import Store
 from sagemaker_local.cloudformation.tools import Tools
 

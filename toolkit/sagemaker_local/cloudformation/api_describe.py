@@ -7,12 +7,11 @@ from typing import Any
 
 from sagemaker_local.cloudformation import capabilities
 from sagemaker_local.cloudformation.api_change_sets import tag_rows
-from sagemaker_local.cloudformation.change_set import ChangeSet
 from sagemaker_local.cloudformation.drafts import Drafts, Request
 from sagemaker_local.cloudformation.errors import CloudFormationError, invalid
 from sagemaker_local.cloudformation.paging import page
 from sagemaker_local.cloudformation.parameters import default_text
-from sagemaker_local.cloudformation.stack import Event, Resource, Stack
+from sagemaker_local.cloudformation.stack import ChangeSet, Event, Resource, Stack
 from sagemaker_local.cloudformation.store import Store
 from sagemaker_local.cloudformation.template import Template
 

@@ -11,8 +11,8 @@ from sagemaker_local.cloudformation.engine import Engine
 from sagemaker_local.cloudformation.errors import CloudFormationError, TemplateError, invalid
 from sagemaker_local.cloudformation.evaluation import Evaluation
 from sagemaker_local.cloudformation.operations import Operation
-from sagemaker_local.cloudformation.planning import Change, changes, outputs_after
-from sagemaker_local.cloudformation.stack import Desired, Stack
+from sagemaker_local.cloudformation.planning import changes, outputs_after
+from sagemaker_local.cloudformation.stack import Change, Desired, Stack
 from sagemaker_local.cloudformation.store import Store
 from sagemaker_local.cloudformation.tools import Tools
 

@@ -1,51 +1,16 @@
-"""Change sets: a planned operation, and how the API tells what it would change."""
+"""How the API tells what a change set would change."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from sagemaker_local.cloudformation.intrinsics import UNKNOWN
-from sagemaker_local.cloudformation.planning import Change, PropertyChange
-from sagemaker_local.cloudformation.stack import Desired
+from sagemaker_local.cloudformation.stack import Change, PropertyChange
 
 NO_CHANGES = (
     "The submitted information didn't contain changes. Submit different information to create a change set."
 )
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A property that AWS's early validation refuses."""
-
-    logical_id: str
-    type_name: str
-    reason: str
-    path: str
-
-
-@dataclass
-class ChangeSet:
-    """One change set. ``desired`` is None when it could not be worked out; the reason says why."""
-
-    name: str
-    change_set_id: str
-    kind: str
-    created_at: datetime
-    status: str
-    desired: Desired | None = None
-    reason: str | None = None
-    execution_status: str = "UNAVAILABLE"
-    changes: tuple[Change, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    description: str | None = None
-    role_arn: str | None = None
-    on_failure: str | None = None
-    include_nested: bool | None = None
-    deployment_config: Mapping[str, Any] | None = None
 
 
 def described(change: Change, *, values: bool) -> dict[str, Any]:

@@ -9,44 +9,11 @@ from typing import Any
 from sagemaker_local.cloudformation.errors import TemplateError
 from sagemaker_local.cloudformation.evaluation import Evaluation
 from sagemaker_local.cloudformation.intrinsics import UNKNOWN, holds_unknown
-from sagemaker_local.cloudformation.stack import Resource, is_custom
+from sagemaker_local.cloudformation.stack import Change, PropertyChange, Resource, is_custom
 from sagemaker_local.cloudformation.template import Definition
 
 # Top-level properties of a type whose change replaces the resource.
 Immutable = Callable[[str], frozenset[str]]
-
-
-@dataclass(frozen=True)
-class PropertyChange:
-    """One top-level property that changes, or may: ``dynamic`` means that only the deployment can tell."""
-
-    name: str
-    before: Any
-    after: Any
-    recreation: str
-    dynamic: bool
-
-
-@dataclass(frozen=True)
-class Change:
-    """What happens to one resource.
-
-    Attributes:
-        action: Add, Modify or Remove.
-        replacement: True, False or Conditional; None unless it is modified.
-        scope: which of the resource's members change (Properties, Metadata, Tags, DeletionPolicy, ...).
-    """
-
-    action: str
-    logical_id: str
-    type_name: str
-    physical_id: str | None = None
-    replacement: str | None = None
-    scope: tuple[str, ...] = ()
-    details: tuple[PropertyChange, ...] = ()
-    before: Mapping[str, Any] | None = None
-    after: Mapping[str, Any] | None = None
-    policy: str = "Delete"
 
 
 def changed_properties(

@@ -7,15 +7,12 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sagemaker_local.cloudformation.errors import TemplateError
 from sagemaker_local.cloudformation.evaluation import Output
 from sagemaker_local.cloudformation.parameters import Bound
 from sagemaker_local.cloudformation.template import Template
-
-if TYPE_CHECKING:
-    from sagemaker_local.cloudformation.change_set import ChangeSet
 
 STACK_TYPE = "AWS::CloudFormation::Stack"
 CUSTOM_TYPE = "AWS::CloudFormation::CustomResource"
@@ -98,6 +95,70 @@ class Desired:
     tags: Mapping[str, str] = field(default_factory=dict)
     capabilities: tuple[str, ...] = ()
     notification_arns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PropertyChange:
+    """One top-level property that changes, or may: ``dynamic`` means that only the deployment can tell."""
+
+    name: str
+    before: Any
+    after: Any
+    recreation: str
+    dynamic: bool
+
+
+@dataclass(frozen=True)
+class Change:
+    """What happens to one resource.
+
+    Attributes:
+        action: Add, Modify or Remove.
+        replacement: True, False or Conditional; None unless it is modified.
+        scope: which of the resource's members change (Properties, Metadata, Tags, DeletionPolicy, ...).
+    """
+
+    action: str
+    logical_id: str
+    type_name: str
+    physical_id: str | None = None
+    replacement: str | None = None
+    scope: tuple[str, ...] = ()
+    details: tuple[PropertyChange, ...] = ()
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] | None = None
+    policy: str = "Delete"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A property that AWS's early validation refuses."""
+
+    logical_id: str
+    type_name: str
+    reason: str
+    path: str
+
+
+@dataclass
+class ChangeSet:
+    """One change set. ``desired`` is None when it could not be worked out; the reason says why."""
+
+    name: str
+    change_set_id: str
+    kind: str
+    created_at: datetime
+    status: str
+    desired: Desired | None = None
+    reason: str | None = None
+    execution_status: str = "UNAVAILABLE"
+    changes: tuple[Change, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    description: str | None = None
+    role_arn: str | None = None
+    on_failure: str | None = None
+    include_nested: bool | None = None
+    deployment_config: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from .errors import ApiError, NoCapacity
 from .events import Event, OnEvent
-from .launching import EngineLauncherProtocol, EngineProcessProtocol
 from .plane import ControlPlane
 from .routing import Route
 from .settings import Timing
@@ -11,8 +10,6 @@ from .stock import Stock
 __all__ = [
     "ApiError",
     "ControlPlane",
-    "EngineLauncherProtocol",
-    "EngineProcessProtocol",
     "Event",
     "NoCapacity",
     "OnEvent",

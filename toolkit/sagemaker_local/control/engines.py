@@ -10,11 +10,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from sagemaker_local.clock import LocalClock
-from sagemaker_local.engine.launch import EngineRequest
+from sagemaker_local.engine.launch import EngineLauncherProtocol, EngineProcessProtocol, EngineRequest
 
 from .events import Kind
 from .health import Health
-from .launching import EngineLauncherProtocol, EnginePlan, EngineProcessProtocol
+from .launching import EnginePlan
 from .settings import Timing
 from .wording import launch_failed, no_download, no_ping, no_ping_exited
 

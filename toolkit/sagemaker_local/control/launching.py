@@ -1,11 +1,8 @@
-"""What the control plane needs of an engine, and the plan of one engine made from a model and a variant."""
+"""The plan of one engine, made from a model and a variant."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Protocol
-
-from sagemaker_local.engine.launch import EngineRequest
+from typing import Any
 
 # ContainerStartupHealthCheckTimeoutInSeconds when the variant says nothing: AWS's knowledge centre says
 # that an endpoint fails "within four minutes after the container starts up".
@@ -15,65 +12,6 @@ DEFAULT_DOWNLOAD_TIMEOUT_S = 1200.0
 
 MODEL_MOUNT = "/opt/ml/model"
 CHANNEL_MOUNT = "/opt/ml/additional-model-data-sources"
-
-
-class EngineProcessProtocol(Protocol):
-    """One running engine, as `sagemaker_local.engine.launch.EngineProcess` is."""
-
-    @property
-    def url(self) -> str:
-        """Base URL on loopback, without a slash at the end."""
-        ...
-
-    @property
-    def pid(self) -> int:
-        """Process id of the leader of the engine's group."""
-        ...
-
-    @property
-    def started_at(self) -> datetime:
-        """When the process was started, in UTC."""
-        ...
-
-    @property
-    def overrides(self) -> list[str]:
-        """Each local override of the environment, in words."""
-        ...
-
-    @property
-    def engine_version(self) -> str:
-        """The version that runs, whatever the image's tag says."""
-        ...
-
-    @property
-    def exited(self) -> int | None:
-        """Exit status, None while it runs."""
-        ...
-
-    async def ping(self) -> bool:
-        """True when /ping answers 200 within AWS's 2 s."""
-        ...
-
-    def last_words(self, n: int = 15) -> str:
-        """The last `n` lines of output."""
-        ...
-
-    async def stop(self) -> None:
-        """Ends the whole process group; safe to call twice."""
-        ...
-
-
-class EngineLauncherProtocol(Protocol):
-    """Makes engines, as `sagemaker_local.engine.launch.EngineLauncher` does."""
-
-    async def launch(self, request: EngineRequest, on_line: Callable[[str], None]) -> EngineProcessProtocol:
-        """Fetches the model's data and starts the process; it answers pings later.
-
-        Raises:
-            Exception: the image is unknown, an artifact is missing, the process cannot start. The text goes
-                into the endpoint's FailureReason.
-        """
-        ...
 
 
 @dataclass(frozen=True)

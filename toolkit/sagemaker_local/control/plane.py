@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sagemaker_local.clock import LocalClock
+from sagemaker_local.engine.launch import EngineLauncherProtocol
 
 from .ai_benchmarks import AIBenchmarks
 from .ai_benchmarks_records import BenchmarkRunner
@@ -18,7 +19,7 @@ from .endpoints import Endpoints
 from .engines import Engine, Tell
 from .errors import ApiError
 from .events import Event, OnEvent
-from .launching import EngineLauncherProtocol, EnginePlan, ModelDataExists
+from .launching import EnginePlan, ModelDataExists
 from .models import Models
 from .records import ComponentRecord, EndpointRecord, Tables
 from .routing import Route, Router

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 from sagemaker_local.aws_facts import published_by_aws
 from sagemaker_local.engine import warden
@@ -56,6 +57,65 @@ class EngineRequest:
     environment: Mapping[str, str]
     root: Path
     model_sources: list[tuple[str, str]]
+
+
+class EngineProcessProtocol(Protocol):
+    """One running engine, as `EngineProcess` is."""
+
+    @property
+    def url(self) -> str:
+        """Base URL on loopback, without a slash at the end."""
+        ...
+
+    @property
+    def pid(self) -> int:
+        """Process id of the leader of the engine's group."""
+        ...
+
+    @property
+    def started_at(self) -> datetime:
+        """When the process was started, in UTC."""
+        ...
+
+    @property
+    def overrides(self) -> list[str]:
+        """Each local override of the environment, in words."""
+        ...
+
+    @property
+    def engine_version(self) -> str:
+        """The version that runs, whatever the image's tag says."""
+        ...
+
+    @property
+    def exited(self) -> int | None:
+        """Exit status, None while it runs."""
+        ...
+
+    async def ping(self) -> bool:
+        """True when /ping answers 200 within AWS's 2 s."""
+        ...
+
+    def last_words(self, n: int = 15) -> str:
+        """The last `n` lines of output."""
+        ...
+
+    async def stop(self) -> None:
+        """Ends the whole process group; safe to call twice."""
+        ...
+
+
+class EngineLauncherProtocol(Protocol):
+    """Makes engines, as `EngineLauncher` does."""
+
+    async def launch(self, request: EngineRequest, on_line: Callable[[str], None]) -> EngineProcessProtocol:
+        """Fetches the model's data and starts the process; it answers pings later.
+
+        Raises:
+            Exception: the image is unknown, an artifact is missing, the process cannot start. The text goes
+                into the endpoint's FailureReason.
+        """
+        ...
 
 
 class EngineProcess:

@@ -11,10 +11,8 @@ from typing import Any
 
 import psutil
 
-from sagemaker_local.control import EngineLauncherProtocol, EngineProcessProtocol
-from sagemaker_local.engine.launch import EngineRequest
+from sagemaker_local.engine.launch import EngineLauncherProtocol, EngineProcessProtocol, EngineRequest
 from sagemaker_local.process.state import Process, ServerState, group_members, write
-from sagemaker_local.runtime.metrics import Utilisation
 
 Fetch = Callable[[str, Path], Awaitable[None]]
 MakeLauncher = Callable[[Path], EngineLauncherProtocol]
@@ -118,6 +116,22 @@ class Served:
             reserved.get("cpu_cores"),
             reserved.get("memory_mb"),
         )
+
+
+@dataclass(frozen=True)
+class Utilisation:
+    """What one engine uses: percent of one core (so up to 100 x cores), percent of the machine's memory.
+
+    For an inference component also percent of what it reserved, 0 to 100.
+    """
+
+    endpoint: str
+    variant: str
+    cpu_percent: float
+    memory_percent: float
+    component: str | None = None
+    cpu_normalised: float = 0.0
+    memory_normalised: float = 0.0
 
 
 class UtilisationSampler:

@@ -15,7 +15,7 @@ from typing import Protocol
 from sagemaker_local.faults.book import Strike
 from sagemaker_local.faults.events import EventCount, events_of, first_event
 from sagemaker_local.faults.wires import Wire
-from sagemaker_local.runtime import eventstream
+from sagemaker_local.wire import eventstream
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Literal, Protocol
 
-from sagemaker_local.runtime import eventstream
+from sagemaker_local.wire import eventstream
 
 Damage = Literal["prelude", "message", "garbage"]
 

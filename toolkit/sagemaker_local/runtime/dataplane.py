@@ -30,11 +30,10 @@ from sagemaker_local.faults import (
     sent_whole,
     silence_of,
 )
-from sagemaker_local.runtime import eventstream
 from sagemaker_local.runtime.logs import group_of, group_of_component
 from sagemaker_local.runtime.metrics import Invocation, Recorder
 from sagemaker_local.runtime.request import INVOKE, STREAM, accepted
-from sagemaker_local.wire import awsjson
+from sagemaker_local.wire import awsjson, eventstream
 
 # Sent on to the container; AWS strips every other header (API reference of InvokeEndpoint).
 _PASSED_ON = (

@@ -15,6 +15,8 @@ from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any
 
+from sagemaker_local.engine.launching import Utilisation
+
 INVOCATIONS = "AWS/SageMaker"
 UTILISATION = "/aws/sagemaker/Endpoints"
 COMPONENT_UTILISATION = "/aws/sagemaker/InferenceComponents"
@@ -52,22 +54,6 @@ class Invocation:
     def broken_off(self) -> None:
         """Note that a stream ended with an error after it had begun."""
         self.broken = True
-
-
-@dataclass(frozen=True)
-class Utilisation:
-    """What one engine uses: percent of one core (so up to 100 x cores), percent of the machine's memory.
-
-    For an inference component also percent of what it reserved, 0 to 100.
-    """
-
-    endpoint: str
-    variant: str
-    cpu_percent: float
-    memory_percent: float
-    component: str | None = None
-    cpu_normalised: float = 0.0
-    memory_normalised: float = 0.0
 
 
 class Recorder:

@@ -34,6 +34,8 @@ _READ_TIMEOUTS_S = {"sagemaker-runtime": RUNTIME_READ_TIMEOUT_S, "lambda": LAMBD
 ADMIN_TIMEOUT_S = 10
 _IMPATIENT_CLIENTS = 4
 LOCAL_KEY = "local"
+# Path-style S3 and no proxy: other addresses would take a call away from this machine.
+_LOCAL_CONFIG: dict[str, Any] = {"s3": {"addressing_style": "path"}, "proxies": {}}
 # The Price List API answers in three regions, each for all; botocore's endpoint data lists them.
 _PRICE_REGION = "us-east-1"
 _NEAR_PRICE_REGIONS = {"ap": "ap-south-1", "eu": "eu-central-1"}
@@ -104,9 +106,7 @@ class Session:
             if self.local is None:
                 self._guest = self._boto3
             else:
-                from peagle_sm.aws.session.local_boto3 import LocalBoto3
-
-                self._guest = LocalBoto3(self.local)
+                self._guest = _guest_boto3(self.local)
         return self._guest
 
     def to_sagemaker(self) -> Any:
@@ -117,7 +117,7 @@ class Session:
         """
         from peagle_sm.aws.session.sagemaker_sdk import sdk_session
 
-        return sdk_session(self)
+        return sdk_session(self.to_boto3(), telemetry=not self.is_local)
 
     @property
     def is_local(self) -> bool:
@@ -171,8 +171,7 @@ class Session:
         if service in _READ_TIMEOUTS_S:
             options["read_timeout"] = read_timeout_s or _READ_TIMEOUTS_S[service]
         if self.local is not None:
-            # Path-style S3 and no proxy: both would take the call away from this machine.
-            options |= {"s3": {"addressing_style": "path"}, "proxies": {}}
+            options |= _LOCAL_CONFIG
         place = {} if self.local is None else {"endpoint_url": self.local.endpoint_url}
         return self._boto3.client(
             service, region_name=self._region_of(service), config=Config(**options), **place
@@ -309,9 +308,25 @@ def _guest_session(guest: Any, profile: str | None, region: str | None, local: L
             f"sagemaker_session: found beside {beside}; allowed: one of them, each says where calls go.",
             next_step=f"Leave {beside} out; the session given has its own credentials.",
         )
-    from peagle_sm.aws.session.sagemaker_sdk import session_from_sagemaker
+    boto3_session = getattr(guest, "boto_session", None) or guest
+    if not hasattr(boto3_session, "client") or not hasattr(boto3_session, "region_name"):
+        raise SpecError(
+            f"sagemaker_session: found {type(guest).__name__}; allowed: a Session of the "
+            "SageMaker Python SDK, or a boto3.Session.",
+            next_step="Give sagemaker.core.helper.session_helper.Session(), or leave it out.",
+        )
+    if isinstance(boto3_session, _LocalClients):
+        return _local_session(None, boto3_session.target)
+    region = region or getattr(guest, "boto_region_name", None)
+    return Session(boto3_session, region) if region else Session.from_boto3(boto3_session)
 
-    return session_from_sagemaker(guest, region)
+
+def session_of(thing: Any) -> Session | None:
+    """Return our session for the one that an SDK's endpoint or builder holds; None where it holds none."""
+    # The resource classes take a boto3 session and keep it private; everything else holds an SDK Session.
+    held = getattr(thing, "sagemaker_session", None) or getattr(thing, "_session", None)
+    region = getattr(thing, "_region", None)
+    return make_session(region=region, sagemaker_session=held) if held is not None or region else None
 
 
 def _local_session(region: str | None, local: LocalTarget) -> Session:
@@ -328,12 +343,47 @@ def _local_boto3(region: str) -> Any:
     """One for all local sessions of a process: it keeps AWS's API models, which take longest to read."""
     import boto3
 
-    return boto3.Session(
-        botocore_session=isolated_botocore(),
-        aws_access_key_id=LOCAL_KEY,
-        aws_secret_access_key=LOCAL_KEY,
-        region_name=region,
-    )
+    return boto3.Session(**_local_options(region))
+
+
+def _local_options(region: str) -> dict[str, Any]:
+    return {
+        "botocore_session": isolated_botocore(),
+        "aws_access_key_id": LOCAL_KEY,
+        "aws_secret_access_key": LOCAL_KEY,
+        "region_name": region,
+    }
+
+
+class _LocalClients:
+    """Makes clients and resources that reach the local server, whatever address is asked for.
+
+    The SageMaker SDK names STS's public address by itself, which ``AWS_ENDPOINT_URL`` does not outweigh.
+    """
+
+    target: LocalTarget
+
+    def client(self, *args: Any, **options: Any) -> Any:
+        """As boto3's, but for the address, which is the local server's."""
+        from botocore.config import Config
+
+        ours = Config(**_LOCAL_CONFIG)
+        given = options.get("config")
+        options["config"] = ours if given is None else given.merge(ours)
+        options["endpoint_url"] = self.target.endpoint_url
+        return super().client(*args, **options)  # type: ignore[misc]  # boto3.Session's
+
+
+def _guest_boto3(target: LocalTarget) -> boto3.Session:
+    """Return a session for a library that makes its own clients."""
+    import boto3
+
+    class LocalBoto3(_LocalClients, boto3.Session):
+        """A boto3 session of the local SageMaker."""
+
+    made = LocalBoto3(**_local_options(target.region))
+    made.target = target
+    return made
 
 
 def isolated_botocore() -> Any:

@@ -159,7 +159,7 @@ def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome,
 
 def _plan(options: dict[str, Any], prompts: int) -> BenchPlan:
     from peagle_sm.measure.bench_plan import BenchPlan, loads_of
-    from peagle_sm.measure.points import Objective
+    from peagle_sm.measure.load.points import Objective
 
     rates = options["rate"] or ()
     usual = tuple(each for each in _CONCURRENCIES if each <= prompts or options["repeat"])

@@ -83,7 +83,7 @@ def cost(
     from peagle_sm.cli.pricing import pricing_for
     from peagle_sm.core.plan.unit_cost import Demand
     from peagle_sm.measure.costs import cheapest, cost_rows, head_value
-    from peagle_sm.measure.points import Objective
+    from peagle_sm.measure.load.points import Objective
     from peagle_sm.measure.report.files import read_files
     from peagle_sm.measure.report.merging import view_of
     from peagle_sm.measure.report.unfinished import demand_loads, uncosted_notes

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
     from peagle_sm.core.checks.preflight import Result
     from peagle_sm.core.errors import PeagleError
-    from peagle_sm.core.plan.records import Plan
+    from peagle_sm.core.plan.plan import Plan
 
 _DEFAULT = Path("peagle.yaml")
 

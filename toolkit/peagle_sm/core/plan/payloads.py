@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.guard.names import scheduler_role
 from peagle_sm.core.plan import tags as keys
 from peagle_sm.core.plan.component import component
 from peagle_sm.core.plan.cost import cost_of
 from peagle_sm.core.plan.environment import environment
-from peagle_sm.core.plan.records import Names, Plan, Request
+from peagle_sm.core.plan.records import Names, Request
 from peagle_sm.core.plan.resolve import Draft
 
 VARIANT = "AllTraffic"
@@ -304,38 +302,3 @@ def requests_for(draft: Draft, names: Names, digest: str) -> tuple[Request, ...]
         parameters = {**component(draft, names, variant), "Tags": marks}
         requests.append(Request("sagemaker", "create_inference_component", parameters))
     return tuple(requests)
-
-
-@dataclass(frozen=True)
-class Bodies:
-    """The exact parameters of CreateModel, CreateEndpointConfig, CreateEndpoint, CreateInferenceComponent.
-
-    Names and tags are in them; ``component`` is None where the endpoint runs the model directly.
-    """
-
-    model: dict[str, Any]
-    config: dict[str, Any]
-    endpoint: dict[str, Any]
-    component: dict[str, Any] | None = None
-
-
-def bodies(plan: Plan) -> Bodies:
-    """Return what a plan sends to SageMaker, call by call.
-
-    Raises:
-        PlanRefused: the plan has no requests, because a fact is missing; the message names it.
-    """
-    sent = {request.operation: request.parameters for request in plan.requests}
-    if not sent:
-        errors = [finding for finding in plan.findings if finding.severity == "error"]
-        raise PlanRefused(
-            "The plan is refused: " + " ".join(finding.message for finding in errors),
-            next_step=" ".join(finding.next_step for finding in errors) or None,
-            details={"findings": [finding.check for finding in errors]},
-        )
-    return Bodies(
-        model=sent["create_model"],
-        config=sent["create_endpoint_config"],
-        endpoint=sent["create_endpoint"],
-        component=sent.get("create_inference_component"),
-    )

@@ -1,21 +1,28 @@
-"""EndpointSpec -> Plan: the exact requests in order, their price, the memory fit and the findings."""
+"""From the spec to the plan: requests in order, price, memory fit and findings; and how a plan reads."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from peagle_sm.core.catalog.catalog import Catalog, load_catalog
 from peagle_sm.core.checks import run_checks
 from peagle_sm.core.checks.placement import unused_gpus
+from peagle_sm.core.display.card import Card, Note, Shown, Table, Tone
+from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.plan.cost import cost_of
+from peagle_sm.core.plan.environment import SPECULATIVE_CONFIG
 from peagle_sm.core.plan.memory import memory_fit
 from peagle_sm.core.plan.payloads import names_for, requests_for, schedule_name, spec_hash
-from peagle_sm.core.plan.records import Context, Finding, MemoryFit, Names, Plan, Request, Severity
+from peagle_sm.core.plan.records import Context, Finding, MemoryFit, Names, Request, Severity
 from peagle_sm.core.plan.resolve import resolve
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.words import STAND_IN, advised, speculation_text, usd
 
 __all__ = [
+    "Bodies",
     "Context",
     "Finding",
     "MemoryFit",
@@ -23,9 +30,70 @@ __all__ = [
     "Plan",
     "Request",
     "Severity",
+    "at_most",
+    "bodies",
+    "draft_tokens",
+    "instance_types",
+    "instances",
+    "is_stand_in",
     "make_plan",
+    "price",
+    "prolonged_plan",
+    "request_name",
     "schedule_name",
+    "where",
+    "worst_first",
 ]
+
+_NAME_KEYS = ("EndpointName", "EndpointConfigName", "ModelName", "Name")
+_OWN_NAME = {
+    "create_model": "ModelName",
+    "create_endpoint_config": "EndpointConfigName",
+    "create_endpoint": "EndpointName",
+    "create_inference_component": "InferenceComponentName",
+}
+_ORDER = {"error": 0, "warning": 1, "info": 2}
+_TONES: dict[str, Tone] = {"error": "bad", "warning": "caution", "info": "plain"}
+
+
+@dataclass(frozen=True)
+class Plan(Shown):
+    """What a deploy would do, what it would cost, and what there is to say about it.
+
+    ``most_usd_per_hour`` is the price with as many instances as scaling may come to; ``update_usd_per_hour``
+    what is paid on top while an update in place runs its second fleet (None where there is none, or its
+    price is not known).
+
+    ``requests`` is empty when a fact is missing that a payload cannot do without; a finding names it.
+    Money is None where no price is known; ``price_source`` then says so. ``unused_gpus`` counts the
+    accelerators of one instance that no replica uses. ``max_usd`` is the price of the whole lifetime, or
+    until ``kept_until``: the end of a lease of `keep` that outlasts it.
+    """
+
+    spec: EndpointSpec
+    context: Context
+    names: Names
+    spec_hash: str
+    requests: tuple[Request, ...]
+    usd_per_hour: float | None
+    price_source: str
+    usd_per_day: float | None
+    max_usd: float | None
+    memory: MemoryFit | None
+    unused_gpus: int
+    findings: tuple[Finding, ...]
+    most_usd_per_hour: float | None = None
+    update_usd_per_hour: float | None = None
+    kept_until: datetime | None = None
+
+    @property
+    def refused(self) -> bool:
+        """True when a finding of severity "error" forbids the deploy."""
+        return any(finding.severity == "error" for finding in self.findings)
+
+    def card(self) -> Card:
+        """What a notebook shows of it."""
+        return _card(self)
 
 
 def make_plan(spec: EndpointSpec, context: Context, catalog: Catalog | None = None) -> Plan:
@@ -66,3 +134,147 @@ def prolonged_plan(plan: Plan, lease: datetime | None) -> Plan:
         return plan
     hours, most = (lease - begins) / timedelta(hours=1), plan.most_usd_per_hour
     return replace(plan, kept_until=lease, max_usd=None if most is None else round(most * hours, 2))
+
+
+@dataclass(frozen=True)
+class Bodies:
+    """The exact parameters of CreateModel, CreateEndpointConfig, CreateEndpoint, CreateInferenceComponent.
+
+    Names and tags are in them; ``component`` is None where the endpoint runs the model directly.
+    """
+
+    model: dict[str, Any]
+    config: dict[str, Any]
+    endpoint: dict[str, Any]
+    component: dict[str, Any] | None = None
+
+
+def bodies(plan: Plan) -> Bodies:
+    """Return what a plan sends to SageMaker, call by call.
+
+    Raises:
+        PlanRefused: the plan has no requests, because a fact is missing; the message names it.
+    """
+    sent = {request.operation: request.parameters for request in plan.requests}
+    if not sent:
+        errors = [finding for finding in plan.findings if finding.severity == "error"]
+        raise PlanRefused(
+            "The plan is refused: " + " ".join(finding.message for finding in errors),
+            next_step=" ".join(finding.next_step for finding in errors) or None,
+            details={"findings": [finding.check for finding in errors]},
+        )
+    return Bodies(
+        model=sent["create_model"],
+        config=sent["create_endpoint_config"],
+        endpoint=sent["create_endpoint"],
+        component=sent.get("create_inference_component"),
+    )
+
+
+def is_stand_in(plan: Plan) -> bool:
+    """Whether small weights stand in: in every local endpoint, and in models that are nothing else."""
+    if plan.context.local:
+        return True
+    entry = load_catalog().models.get(plan.spec.model)
+    return entry is not None and entry.stand_in
+
+
+def where(plan: Plan) -> str:
+    """`us-east-1, account 123456789012`."""
+    place = "the local SageMaker" if plan.context.local else f"account {plan.context.account}"
+    return f"{plan.context.region}, {place}"
+
+
+def price(plan: Plan) -> str:
+    """By hour and day; what scaling and an update may add on lines of their own."""
+    said = f"{usd(plan.usd_per_hour, 'hour')}, {usd(plan.usd_per_day, 'day')}"
+    if plan.most_usd_per_hour not in (None, plan.usd_per_hour):
+        most = plan.spec.instance_bounds[1]
+        said += f"\nup to {usd(plan.most_usd_per_hour, 'hour')} with {most} instances"
+    if plan.update_usd_per_hour:
+        said += f"\n{usd(plan.update_usd_per_hour, 'hour')} more while an update runs its second fleet"
+    return said
+
+
+def at_most(plan: Plan) -> str:
+    """`33.60 USD in its lifetime of 8 h`, or until the end of a lease that outlasts it."""
+    if plan.kept_until is not None:
+        return f"{usd(plan.max_usd)} until {plan.kept_until:%Y-%m-%d %H:%M} UTC, as `keep` promised"
+    return f"{usd(plan.max_usd)} in its lifetime of {plan.spec.lifecycle.max_lifetime_hours:g} h"
+
+
+def instances(plan: Plan) -> str:
+    """`1 x ml.g7e.2xlarge`."""
+    return f"{plan.spec.placement.instance_count} x {' or '.join(instance_types(plan)) or 'unknown'}"
+
+
+def instance_types(plan: Plan) -> list[str]:
+    """The types asked for, in order of preference; the spec's own where nothing is requested."""
+    for request in plan.requests:
+        for variant in request.parameters.get("ProductionVariants", ()):
+            pools = [pool["InstanceType"] for pool in variant.get("InstancePools", ())]
+            return [variant["InstanceType"]] if "InstanceType" in variant else pools
+    return list(plan.spec.placement.instance_types)
+
+
+def draft_tokens(plan: Plan) -> int | None:
+    """K as the engine will be given it, else as the spec has it."""
+    for request in plan.requests:
+        text = request.parameters.get("PrimaryContainer", {}).get("Environment", {}).get(SPECULATIVE_CONFIG)
+        if text:
+            tokens = json.loads(text).get("num_speculative_tokens")
+            return tokens if isinstance(tokens, int) else None
+    return plan.spec.speculation.num_speculative_tokens
+
+
+def request_name(request: Request) -> str:
+    """The name of what a request creates."""
+    own = _OWN_NAME.get(request.operation)
+    keys = (own,) if own else _NAME_KEYS
+    return next((str(request.parameters[key]) for key in keys if key in request.parameters), "")
+
+
+def worst_first(findings: tuple[Finding, ...]) -> list[Finding]:
+    """Errors, warnings, then what is good to know."""
+    return sorted(findings, key=lambda each: _ORDER[each.severity])
+
+
+def _card(plan: Plan) -> Card:
+    """What a notebook shows of a plan."""
+    errors = sum(finding.severity == "error" for finding in plan.findings)
+    headline = (
+        f"It would be refused: {errors} error{'s' if errors > 1 else ''} below"
+        if errors
+        else f"{usd(plan.usd_per_hour, 'hour')}, at most {at_most(plan)}; nothing is created yet"
+    )
+    requests = tuple((f"{one.service}.{one.operation}", request_name(one)) for one in plan.requests)
+    return Card(
+        f"Plan for {plan.spec.name} in {where(plan)}",
+        headline,
+        "bad" if errors else "plain",
+        _fields(plan),
+        (Table(f"{len(requests)} requests, in this order", ("call", "makes"), requests, folded=True),)
+        if requests
+        else (),
+        tuple(_finding(one) for one in worst_first(plan.findings)),
+    )
+
+
+def _fields(plan: Plan) -> tuple[tuple[str, str], ...]:
+    spec = plan.spec
+    found = [
+        ("model", f"{spec.model}\n({STAND_IN})" if is_stand_in(plan) else spec.model),
+        ("speculation", speculation_text(spec.speculation.mode, draft_tokens(plan))),
+        ("instance", instances(plan)),
+        ("price", price(plan)),
+        ("price from", plan.price_source),
+        ("unused GPUs", f"{plan.unused_gpus} on each instance" if plan.unused_gpus else ""),
+        ("memory", "" if plan.memory is None else "fits" if plan.memory.fits else "DOES NOT FIT"),
+        ("hours", spec.hours or ""),
+    ]
+    return tuple((name, value) for name, value in found if value)
+
+
+def _finding(one: Finding) -> Note:
+    then = one.next_step if one.severity != "info" else ""
+    return Note(advised(f"{one.severity}: {one.check}: {one.message}", then), _TONES[one.severity])

@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from peagle_sm.core.display.card import Card, Shown
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-
 Severity = Literal["error", "warning", "info"]
 
 
@@ -86,45 +83,3 @@ class Context:
     role_arn: str | None = None
     scheduler_role_arn: str | None = None
     stack: str | None = None
-
-
-@dataclass(frozen=True)
-class Plan(Shown):
-    """What a deploy would do, what it would cost, and what there is to say about it.
-
-    ``most_usd_per_hour`` is the price with as many instances as scaling may come to; ``update_usd_per_hour``
-    what is paid on top while an update in place runs its second fleet (None where there is none, or its
-    price is not known).
-
-    ``requests`` is empty when a fact is missing that a payload cannot do without; a finding names it.
-    Money is None where no price is known; ``price_source`` then says so. ``unused_gpus`` counts the
-    accelerators of one instance that no replica uses. ``max_usd`` is the price of the whole lifetime, or
-    until ``kept_until``: the end of a lease of `keep` that outlasts it.
-    """
-
-    spec: EndpointSpec
-    context: Context
-    names: Names
-    spec_hash: str
-    requests: tuple[Request, ...]
-    usd_per_hour: float | None
-    price_source: str
-    usd_per_day: float | None
-    max_usd: float | None
-    memory: MemoryFit | None
-    unused_gpus: int
-    findings: tuple[Finding, ...]
-    most_usd_per_hour: float | None = None
-    update_usd_per_hour: float | None = None
-    kept_until: datetime | None = None
-
-    @property
-    def refused(self) -> bool:
-        """True when a finding of severity "error" forbids the deploy."""
-        return any(finding.severity == "error" for finding in self.findings)
-
-    def card(self) -> Card:
-        """What a notebook shows of it."""
-        from peagle_sm.core.plan.in_words import plan_card
-
-        return plan_card(self)

@@ -15,7 +15,6 @@ from peagle_sm.core.catalog.catalog import (
 )
 from peagle_sm.core.catalog.images import ImageFacts
 from peagle_sm.core.jumpstart.lock import Lock, Place, mismatches
-from peagle_sm.core.jumpstart.pinned import entry_of
 from peagle_sm.core.plan.records import Context
 from peagle_sm.core.spec.complaints import suggest
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode, Source
@@ -24,6 +23,8 @@ CONTAINER_CHANNEL = "eagle"
 JUMPSTART_HEAD = "jumpstart"
 """What a draft head is called that comes with JumpStart's config and is not in the catalogue."""
 
+_SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
+_LONGEST_WAIT_S = 3600
 _LOCK = "Run `peagle-sm lock SPEC`; with --local for the local server."
 
 
@@ -154,7 +155,7 @@ class _Resolver:
 
     def _jumpstart(self) -> JumpStartEntry | None:
         """The lock before the catalogue."""
-        return entry_of(self.lock) if self.lock else self.catalog.jumpstart.get(self.spec.model)
+        return _entry_of(self.lock) if self.lock else self.catalog.jumpstart.get(self.spec.model)
 
     def _gap(self, field: str, message: str, next_step: str) -> None:
         self.gaps.append(Gap(field, message, next_step))
@@ -366,4 +367,39 @@ def resolve(spec: EndpointSpec, context: Context, catalog: Catalog) -> Draft:
         ),
         gaps=tuple(chosen.gaps),
         lock=chosen.lock,
+    )
+
+
+def _entry_of(lock: Lock) -> JumpStartEntry:
+    """Return a lock as a catalogue's entry. The first instance type names the target's files."""
+    first = next(iter(lock.instances.values()))
+    environment = dict(lock.environment)
+    speculative = environment.pop(_SPECULATIVE_CONFIG, "")
+    return JumpStartEntry(
+        jumpstart_model_id=lock.jumpstart.model_id,
+        version=lock.jumpstart.version,
+        config_name=lock.jumpstart.config,
+        source=f"s3://{lock.source.bucket}/{lock.source.spec_key}, sha256 {lock.source.sha256[:12]}",
+        date=lock.written_at[:10],
+        gated=lock.licence.gated,
+        image=first.image,
+        family_images={name: one.image for name, one in lock.instances.items()},
+        target_key="",
+        draft_key="",
+        target_uri=first.target_uri,
+        draft_uri=lock.head.uri if lock.head else None,
+        draft_channel=lock.head.channel if lock.head else "",
+        default_instance_type=lock.default_instance_type or next(iter(lock.instances)),
+        instance_types=lock.supported_instance_types,
+        network_isolation=lock.network_isolation,
+        download_timeout_s=lock.download_timeout_s or _LONGEST_WAIT_S,
+        startup_timeout_s=lock.startup_timeout_s or _LONGEST_WAIT_S,
+        environment=environment,
+        speculative_config=speculative,
+        instance_environment={name: dict(one.environment) for name, one in lock.instances.items()},
+        locked=True,
+        deprecated=lock.jumpstart.deprecated,
+        vulnerabilities=lock.jumpstart.vulnerabilities
+        or (("not named",) if lock.jumpstart.vulnerable else ()),
+        messages=lock.jumpstart.messages,
     )

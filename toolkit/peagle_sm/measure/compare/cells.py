@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from peagle_sm.measure.load import Window
-from peagle_sm.measure.points import chunks_inside
+from peagle_sm.measure.load.points import chunks_inside
 from peagle_sm.measure.records import RequestRecord
 
 

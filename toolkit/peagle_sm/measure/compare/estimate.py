@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from peagle_sm.core.plan.records import Plan
+from peagle_sm.core.plan.plan import Plan
 from peagle_sm.measure.compare.contest import WARM_UP, Setup
 from peagle_sm.measure.workloads import MAX_TOKENS, limit_of
 

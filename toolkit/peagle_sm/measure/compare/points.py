@@ -9,7 +9,7 @@ from dataclasses import replace
 from peagle_sm.measure import acceptance
 from peagle_sm.measure.compare.analysis import Measured
 from peagle_sm.measure.load import ClientUsage, LoadRun, Window
-from peagle_sm.measure.points import make_point
+from peagle_sm.measure.load.points import make_point
 from peagle_sm.measure.records import ArmRecord, PointRecord
 
 

@@ -1,6 +1,6 @@
 """The load client: streams many answers at once from an endpoint, times every chunk, and watches itself.
 
-Pure: `work`, `events`, `answer`, `arrivals`, `schedule`, `health`; AWS's framing and signature are
+Pure: `work`, `points`, `events`, `answer`, `arrivals`, `schedule`, `health`; AWS's framing and signature are
 `aws.frames` and `aws.sigv4`. Where to: `targets`. At the edge: `sender` (aiohttp), `meter` (the client's own
 lag and CPU), `drive` and `run` (the loops), `front` (uvloop, Ctrl-C). Several arms in turns:
 `measure.compare`. Importing this package imports neither aiohttp nor uvloop: the extra `measure` is asked for

@@ -7,18 +7,16 @@ import contextlib
 import gc
 import os
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from peagle_sm.core.errors import NotFound
 from peagle_sm.core.extras import install_command
 from peagle_sm.measure.load.health import Limits
+from peagle_sm.measure.load.points import Objective, make_point
 from peagle_sm.measure.load.run import drive_load
 from peagle_sm.measure.load.targets import Target
 from peagle_sm.measure.load.work import LoadOptions, Observer, WorkItem
 from peagle_sm.measure.records import Acceptance, Load, PointRecord, RequestRecord
-
-if TYPE_CHECKING:  # points stands on this package
-    from peagle_sm.measure.points import Objective
 
 T = TypeVar("T")
 #: New objects between two collections: an answer leaves a few hundred, and a full collection stops the loop.
@@ -48,8 +46,6 @@ def measure_point(
         NotFound: the extra ``measure`` is not installed.
         LoadStopped: the endpoint fails every request; it carries the records so far.
     """
-    from peagle_sm.measure.points import make_point
-
     run = run_quietly(lambda: drive_load(target, load, items, options=options, observer=observer))
     measured = [record for record in run.records if record.phase == "measured"]
     point = make_point(

@@ -11,11 +11,11 @@ from peagle_sm.measure.bench_counters import engine_source
 from peagle_sm.measure.bench_plan import BenchPlan, check_plan, loads_of
 from peagle_sm.measure.endpoint_arm import demand_mode, describe_endpoint, describe_url, is_url, look_at
 from peagle_sm.measure.load import make_target
+from peagle_sm.measure.load.points import Objective
 from peagle_sm.measure.needs import need_packages, results_file
 from peagle_sm.measure.notebook.places import EndpointLike, Place, chosen, name_of
 from peagle_sm.measure.notebook.results import BenchResult
 from peagle_sm.measure.notebook.running import blocking
-from peagle_sm.measure.points import Objective
 from peagle_sm.measure.provenance import origin
 from peagle_sm.measure.records import Mode
 from peagle_sm.measure.workloads import Workload

@@ -16,8 +16,8 @@ from typing import Any
 from peagle_sm.core.catalog.catalog import load_catalog
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.component import compute_requirements
-from peagle_sm.core.plan.payloads import bodies, hard_schedule_name, lifetime_schedule, partition
-from peagle_sm.core.plan.plan import Plan
+from peagle_sm.core.plan.payloads import hard_schedule_name, lifetime_schedule, partition
+from peagle_sm.core.plan.plan import Plan, bodies
 from peagle_sm.core.plan.records import Request
 from peagle_sm.core.plan.resolve import resolve
 from peagle_sm.core.plan.tags import ENDPOINT, MODE

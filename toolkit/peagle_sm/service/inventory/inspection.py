@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from peagle_sm.aws.control import sagemaker as control
@@ -12,14 +13,18 @@ from peagle_sm.aws.control.nearest import did_you_mean
 from peagle_sm.aws.control.register import Entry
 from peagle_sm.aws.control.sagemaker import EndpointFacts
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.display.card import Card, Shown
+from peagle_sm.core.display.card import Card, Note, Shown, Tone
 from peagle_sm.core.errors import NotFound, PeagleError
+from peagle_sm.core.failure_words import cause_first
 from peagle_sm.core.plan import tags as keys
 from peagle_sm.core.plan.resting import rest_costs
+from peagle_sm.core.words import STAND_IN, elapsed, speculation_text, usd
 from peagle_sm.service.guard.guarding import limit_acts
 from peagle_sm.service.guard.rest import known_entry
 from peagle_sm.service.inventory.belongings import Belongings, belongings_of
 from peagle_sm.service.inventory.listing import EndpointSummary, plain, speculative_config, summary_of
+
+_STATUS: dict[str, Tone] = {"InService": "good", "Failed": "bad", "OutOfService": "bad", "Paused": "plain"}
 
 
 @dataclass(frozen=True)
@@ -52,9 +57,7 @@ class EndpointStatus(Shown):
 
     def card(self) -> Card:
         """What a notebook shows of it."""
-        from peagle_sm.service.notebook.cards import status_card
-
-        return status_card(self)
+        return _card(self)
 
 
 def status(name: str, *, session: Session) -> EndpointStatus:
@@ -202,3 +205,59 @@ def _warnings(
             f"({grace} minutes) only by its GPUs; set lifecycle.grace_minutes above your longest stream"
         )
     return found
+
+
+def _card(status: EndpointStatus) -> Card:
+    """Status, price and end of life first; what is not as it should be last."""
+    each = status.summary
+    local = status.engine is not None
+    fields = [
+        ("speculation", speculation_text(each.mode, each.num_speculative_tokens)),
+        ("weights", STAND_IN if local else ""),
+        ("instance", _instance(each)),
+        ("engine", _running(status)),
+        ("price", _price(each)),
+        ("age", "" if each.age_s is None else elapsed(each.age_s)),
+        ("lifetime", f"deleted at {_when(each.expires_at)} whatever happens" if each.expires_at else ""),
+        ("kept", f"until {_when(each.keep_until)}, idle or not" if each.keep_until else ""),
+        ("idle", _idle(each)),
+        ("config", status.config_name or ""),
+        ("why", cause_first(status.failure_reason or "", "whole: .failure_reason")),
+    ]
+    return Card(
+        f"{each.name}: {each.status}",
+        tone=_STATUS.get(each.status, "caution"),
+        fields=tuple((name, value) for name, value in fields if value),
+        notes=tuple(Note(f"warning: {line}", "caution") for line in status.warnings),
+    )
+
+
+def _when(moment: datetime | None) -> str:
+    return "-" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _instance(each: EndpointSummary) -> str:
+    if each.instance_type is None:
+        return ""
+    return f"{each.instance_count} x {each.instance_type}" if each.instance_count else each.instance_type
+
+
+def _running(status: EndpointStatus) -> str:
+    if status.engine is None:
+        return ""
+    running = status.engine.get("engine_version") or "not running yet"
+    asked = str(status.engine.get("image") or "unknown").rpartition(":")[2]
+    return f"vLLM {running} on this machine (image: {asked})"
+
+
+def _price(each: EndpointSummary) -> str:
+    if each.off_why is not None:
+        rest = rest_costs(each.stack, each.usd_per_hour)
+        return f"{usd(each.usd_per_hour, 'hour')} when it is on; off: {rest}"
+    return f"{usd(each.usd_per_hour, 'hour')}, {usd(each.spent_usd)} spent so far"
+
+
+def _idle(each: EndpointSummary) -> str:
+    if each.idle_minutes is None:
+        return ""
+    return f"counts as idle after {each.idle_minutes} min of proven quiet"

@@ -14,7 +14,7 @@ from peagle_sm.aws.control.stacks import stack_status
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.guard.names import endpoint_stack
-from peagle_sm.core.plan.records import Plan
+from peagle_sm.core.plan.plan import Plan
 from peagle_sm.core.plan.tags import SPEC_HASH
 from peagle_sm.service.inventory.ownership import is_ours, stack_of
 

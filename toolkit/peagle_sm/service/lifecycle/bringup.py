@@ -14,7 +14,7 @@ from peagle_sm.aws.session.errors import is_taken, is_unsettled
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import PeagleError, PlanRefused
 from peagle_sm.core.failure_words import cause_first
-from peagle_sm.core.plan.records import Plan
+from peagle_sm.core.plan.plan import Plan
 from peagle_sm.core.plan.tags import PAUSED, SPEC_HASH
 from peagle_sm.service.events import Pacing, Reporter
 from peagle_sm.service.guard.leases import lease_of, prolonged

@@ -5,8 +5,7 @@ from __future__ import annotations
 from peagle_sm.aws.control import prices
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import EndpointFailed, PeagleError
-from peagle_sm.core.plan.in_words import instance_types
-from peagle_sm.core.plan.plan import Plan
+from peagle_sm.core.plan.plan import Plan, instance_types
 
 ATTEMPTS = 3
 """How often an endpoint is created in all. Shortages come and go: the release tests of AWS's own images try

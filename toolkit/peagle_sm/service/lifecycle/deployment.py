@@ -7,8 +7,7 @@ from datetime import timedelta
 
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Declined, EndpointFailed, Interrupted
-from peagle_sm.core.plan.plan import prolonged_plan
-from peagle_sm.core.plan.records import Plan
+from peagle_sm.core.plan.plan import Plan, prolonged_plan
 from peagle_sm.core.plan.updates import tag_changes
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service.endpoint import Endpoint

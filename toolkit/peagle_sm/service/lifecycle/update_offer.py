@@ -12,7 +12,7 @@ from peagle_sm.aws.control.sagemaker import EndpointFacts
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, PlanRefused
 from peagle_sm.core.plan.payloads import VARIANT
-from peagle_sm.core.plan.records import Plan
+from peagle_sm.core.plan.plan import Plan
 from peagle_sm.core.plan.tags import SPEC_HASH
 from peagle_sm.core.plan.updates import LONGEST_UPDATE_S, Change, changes, tag_changes
 from peagle_sm.core.spec.endpoint_spec import Update

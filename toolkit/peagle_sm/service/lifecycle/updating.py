@@ -11,7 +11,7 @@ from peagle_sm.aws.control.lifetime import Lifetime
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Declined, Interrupted, PeagleError
 from peagle_sm.core.plan import tags as keys
-from peagle_sm.core.plan.records import Plan
+from peagle_sm.core.plan.plan import Plan
 from peagle_sm.core.plan.updates import stale_tags, update_alarm
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Update
 from peagle_sm.service.endpoint import Endpoint

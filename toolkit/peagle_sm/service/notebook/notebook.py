@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from peagle_sm.aws.session.place import local_port, region_of, wants_local
-from peagle_sm.aws.session.sagemaker_sdk import endpoint_name_of, session_of
-from peagle_sm.aws.session.session import LocalTarget, Session
+from peagle_sm.aws.session.sagemaker_sdk import endpoint_name_of
+from peagle_sm.aws.session.session import LocalTarget, Session, session_of
 from peagle_sm.aws.session.session import make_session as make_aws_session
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.plan.records import Plan
+from peagle_sm.core.plan.plan import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, load_spec
 from peagle_sm.core.spec.model_builder import is_builder, spec_from_builder
 from peagle_sm.service.endpoint import Endpoint

@@ -5,12 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.checks.preflight import Result
-from peagle_sm.core.display.card import Card, Shown
+from peagle_sm.core.checks.preflight import STATUSES, Result, Status
+from peagle_sm.core.display.card import Card, Note, Shown, Table, Tone
 from peagle_sm.core.errors import CredentialsError
-from peagle_sm.core.plan.records import Plan
+from peagle_sm.core.plan.plan import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.words import advised
 from peagle_sm.service.planning.planning import plan_for
+
+_CHECKS: dict[Status, Tone] = {"error": "bad", "warning": "caution", "unknown": "caution", "ok": "good"}
+_WORDS: dict[Status, str] = {
+    "error": "in error",
+    "warning": "with warnings",
+    "unknown": "unknown",
+    "skipped": "skipped",
+}
 
 
 @dataclass(frozen=True)
@@ -31,9 +40,7 @@ class Checkup(Shown):
 
     def card(self) -> Card:
         """What a notebook shows of it."""
-        from peagle_sm.service.notebook.cards import checkup_card
-
-        return checkup_card(self.results)
+        return _card(self.results)
 
 
 def planned(session: Session, spec: EndpointSpec | None) -> Plan | None:
@@ -50,3 +57,32 @@ def planned(session: Session, spec: EndpointSpec | None) -> Plan | None:
         if "wanted" in error.details:
             raise
         return None
+
+
+def _card(results: tuple[Result, ...]) -> Card:
+    """What is not well with what to do; what is well folded."""
+    worst: dict[str, Status] = {}
+    for each in sorted(results, key=lambda result: STATUSES.index(result.status)):
+        worst.setdefault(each.check, each.status)
+    counts = {status: sum(one == status for one in worst.values()) for status in STATUSES}
+    told = [f"{counts[status]} {words}" for status, words in _WORDS.items() if counts[status]]
+    good = tuple((each.check, each.message or each.what) for each in results if each.status == "ok")
+    tone = next(
+        _CHECKS[status]
+        for status in ("error", "warning", "unknown", "ok")
+        if counts[status] or status == "ok"
+    )
+    return Card(
+        f"{len(worst)} checks",
+        ", ".join([*told, f"{counts['ok']} in order"]),
+        tone,
+        tables=(Table(f"in order: {counts['ok']}", ("check", "what it looks at"), good, folded=True),)
+        if good
+        else (),
+        notes=tuple(_verdict(each) for each in results if each.status != "ok"),
+    )
+
+
+def _verdict(each: Result) -> Note:
+    said = advised(f"{each.status}: {each.check}: {each.message}", each.next_step)
+    return Note(said, _CHECKS.get(each.status, "plain"))

@@ -8,8 +8,8 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import CredentialsError, PlanRefused
 from peagle_sm.core.guard.names import endpoint_stack, execution_role, scheduler_role
 from peagle_sm.core.plan.payloads import partition
-from peagle_sm.core.plan.plan import make_plan
-from peagle_sm.core.plan.records import Context, Finding, Plan
+from peagle_sm.core.plan.plan import Plan, make_plan
+from peagle_sm.core.plan.records import Context, Finding
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 
 

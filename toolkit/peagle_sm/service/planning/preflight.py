@@ -18,7 +18,7 @@ from peagle_sm.core.checks.preflight import Result, Unknown, judge
 from peagle_sm.core.checks.preflight_facts import Guard
 from peagle_sm.core.errors import CredentialsError, PeagleError, PlanRefused, SpecError
 from peagle_sm.core.guard.names import GUARD_STACK
-from peagle_sm.core.plan.records import Plan
+from peagle_sm.core.plan.plan import Plan
 from peagle_sm.core.plan.resolve import Draft, resolve
 from peagle_sm.service.guard.files import shipped
 from peagle_sm.service.guard.guarding import is_working

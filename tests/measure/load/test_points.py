@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from peagle_sm.measure.load.points import Objective, make_point, percentiles
 from peagle_sm.measure.load.work import ClientUsage, LoadRun, Window
-from peagle_sm.measure.points import Objective, make_point, percentiles
 from peagle_sm.measure.records import Load, RequestRecord
 
 C2, OPEN = Load("closed", concurrency=2), Load("open", rate_per_s=1.0)
