@@ -23,9 +23,9 @@ if (location.protocol === "file:") {
       inside.document.close();
       this.ready = new Promise((resolve) => (this.frame.onload = resolve));
     }
-    postMessage(data) {
-      this.ready.then(() => this.frame.contentWindow.dispatchEvent(
-        new MessageEvent("message", { data, source: window })));
+    postMessage(message) {
+      const data = structuredClone(message);
+      this.ready.then(() => this.frame.contentWindow.dispatchEvent(new MessageEvent("message", { data })));
     }
     terminate() {
       this.frame.remove();

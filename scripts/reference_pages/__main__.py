@@ -8,7 +8,10 @@ from pathlib import Path
 
 from scripts.reference_pages.checks import checks_page
 from scripts.reference_pages.commands import cli_page, exit_codes_page
+from scripts.reference_pages.python_api import python_page
 from scripts.reference_pages.quickstart_picture import picture
+from scripts.reference_pages.spec import schema_text, spec_page
+from scripts.reference_pages.troubleshooting import troubleshooting_page
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -21,6 +24,10 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/cli.md": cli_page,
     "reference/exit-codes.md": exit_codes_page,
     "reference/checks.md": checks_page,
+    "reference/spec.md": spec_page,
+    "reference/spec.schema.json": schema_text,
+    "reference/python.md": python_page,
+    "reference/troubleshooting.md": troubleshooting_page,
     "assets/quickstart.svg": _picture,
 }
 
