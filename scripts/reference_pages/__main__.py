@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from scripts.reference_pages.architecture_picture import architecture_picture
 from scripts.reference_pages.checks import checks_page
 from scripts.reference_pages.commands import cli_page, exit_codes_page
 from scripts.reference_pages.python_api import python_page
@@ -28,6 +29,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/spec.schema.json": schema_text,
     "reference/python.md": python_page,
     "reference/troubleshooting.md": troubleshooting_page,
+    "assets/architecture.svg": architecture_picture,
     "assets/quickstart.svg": _picture,
 }
 

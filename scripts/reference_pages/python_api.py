@@ -59,7 +59,7 @@ def python_page() -> str:
     parts += ["| error | is a | exit code | meaning |", "|---|---|---|---|"]
     for name, each in errors.items():
         parts.append(
-            f"| `{name}` | `{each.__base__.__name__}` | {each.exit_code} | {_inline(_summary(each))} |"
+            f"| `{name}` | `{each.__mro__[1].__name__}` | {each.exit_code} | {_inline(_summary(each))} |"
         )
     return "\n".join(parts).rstrip() + "\n"
 

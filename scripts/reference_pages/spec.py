@@ -44,11 +44,19 @@ def spec_page() -> str:
     schema = json_schema()
     sections = schema["$defs"]
     parts = [_INTRO, "## Top level\n", *_table(schema, sections)]
-    for name, field in schema["properties"].items():
-        section = sections.get(_reference(field))
-        if section is not None:
-            parts += [f"## {name}\n", section.get("description", "") + "\n", *_table(section, sections)]
+    parts += _sections(schema, sections)
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _sections(section: Mapping[str, Any], sections: Mapping[str, Any]) -> list[str]:
+    """Return the part of each section that the fields hold, and of the sections inside it."""
+    parts = []
+    for name, field in section["properties"].items():
+        inner = sections.get(_reference(field))
+        if inner is not None:
+            parts += [f"## {name}\n", inner.get("description", "") + "\n", *_table(inner, sections)]
+            parts += _sections(inner, sections)
+    return parts
 
 
 def _table(section: Mapping[str, Any], sections: Mapping[str, Any]) -> list[str]:
