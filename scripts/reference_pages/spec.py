@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from peagle_sm.core.spec import json_schema
+from peagle_sm.core.spec.endpoint_spec import json_schema
 
 _INTRO = """\
 # The spec: every field of peagle.yaml
