@@ -159,25 +159,24 @@ TRAPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 )
 
 _INTRO = """\
-# What is checked before a deploy
+# Checks: what is checked before a deploy
 
 `scripts/reference` writes this page from the registry of checks.
-`peagle-sm checks` lists the same, `--format json` with every field.
+`peagle-sm checks` lists the same; `--format json` has every field.
 
-`plan` runs the checks of the spec: they need no account. `deploy` runs those and the preflight before it
-makes anything, and `peagle-sm plan --preflight` shows both. `peagle-sm doctor` runs all, this machine's too,
-and mends with `--fix` what can be mended.
+`plan` runs the checks that need only the spec, without an account. `deploy` runs those and the preflight
+before it creates anything; `peagle-sm plan --preflight` shows both. `peagle-sm doctor` runs all checks,
+those of this machine too; `--fix` repairs what can be repaired.
 
-- **error**: it would fail, or be silently unaccelerated. Nothing is made; exit code 3, or 5 where nobody is
-  logged in.
-- **warning**: it works, and costs or risks something. An advisory says until when it is believed; afterwards
-  that it expired.
-- **unknown**: it could not be looked at: no answer in time, or a permission is missing, which is then named.
-  It refuses nothing: AWS's own registries, for one, do not always say what they hold.
-- **skipped**: `--skip-check ID`, which is told with what the check would have looked for.
+- **error**: the deploy would fail, or P-EAGLE would be off and nothing would say so. Nothing is created;
+  exit code 3, or 5 without credentials.
+- **warning**: it works, but costs or risks something. An advisory has an expiry date.
+- **unknown**: the check got no answer in time, or a permission is missing; the report names it. The deploy
+  goes on.
+- **skipped**: left out with `--skip-check ID`. The report still says what the check looks for.
 
-All look-ups run side by side and share 30 seconds (`doctor --timeout`). They only read. On the local
-SageMaker nothing is limited, priced or pulled from a registry, so less is asked.
+All look-ups run at the same time, in at most 30 seconds together (`doctor --timeout`). They only read. The
+local SageMaker has no quotas, prices or registry, so fewer checks apply there.
 """
 
 

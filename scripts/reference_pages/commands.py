@@ -20,8 +20,8 @@ notes and errors are then JSON objects on stderr, one a line: `{"progress": …}
 `{"preflight": […]}`, `{"note": …}`, `{"error": {"type", "message", "next_step", "details", "exit_code"}}`.
 `--format quiet` prints names only.
 The global options, in the first section below, may come before or after every command.
-A value comes from the flag, else the environment, else the spec, else the profile's default.
-Exit codes: [exit-codes.md](exit-codes.md).
+A value comes from the flag, then the environment, then the spec, then the profile's default.
+Exit codes: [their meaning](exit-codes.md).
 """
 _CODES_INTRO = """\
 # Exit codes

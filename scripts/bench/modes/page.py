@@ -24,8 +24,8 @@ This page is written by `scripts/bench-modes`; do not edit it.
   by prompt in an order that rotates; warm-up is not counted, and no run finds another's prompts cached.
 - OTPS: all output tokens by all seconds of wall time, as the caller of the endpoint sees them{streamed}.
 - Speed-ups are paired by prompt; brackets hold a 95% confidence interval over the prompts **of this
-  deployment** ([measure.md](measure.md)). Another deployment may differ by some percent: only two or more
-  show it.
+  deployment** ([Measure and compare](../how-to/measure.md)). Another deployment may differ by some percent:
+  only two or more show it.
   "not shown" means that the interval includes 1.
 - Acceptance length: tokens per verification step, 1 + accepted / drafts, weighted by step.
 - Target steps and draft passes are forward passes per 1,000 output tokens (one prefill per request
