@@ -38,8 +38,16 @@ ensure_engine() {
   "$ROOT/.venv/bin/python" -m sagemaker_local.engine.env >/dev/null || exit 1
 }
 
-# The CDK's command line, from package-lock.json: installed when it is not there in that version.
+# The CDK's command line, from package-lock.json: installed when it is not there in that version. Its Python is
+# compiled here and not with .venv: it is as much as the rest together, and few scripts need it.
 ensure_cdk() {
+  local python_of_cdk
+  for python_of_cdk in "$ROOT"/.venv/lib/python3*/site-packages/aws_cdk; do
+    if [[ ! -d $python_of_cdk/__pycache__ ]]; then
+      say "Compiling the CDK's Python (once; later runs skip this)"
+      "$ROOT/.venv/bin/python" -m compileall -qq -j 0 "$python_of_cdk" || true
+    fi
+  done
   local lock=$ROOT/package-lock.json stamp=$ROOT/node_modules/.peagle-sm-stamp
   if [[ -f $stamp ]] && cmp -s "$lock" "$stamp"; then
     return

@@ -1,8 +1,8 @@
 """Builds .venv, the toolkit's environment, from requirements/toolkit.lock. Standard library only.
 
-It runs before anything is installed, so it imports nothing of the project. Done twice, the second run does
-nothing and needs no network: a stamp in .venv says what the environment was built from. The wheels are kept
-in the user's cache, so a second checkout, or a test that needs an empty environment, needs no network either.
+It runs before anything is installed, so of the project it imports only what needs nothing. Done twice, the
+second run does nothing and needs no network: a stamp in .venv says what the environment was built from. uv
+keeps the packages in the user's cache, so a second checkout needs no network either.
 """
 
 from __future__ import annotations
@@ -11,34 +11,22 @@ import contextlib
 import fcntl
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "toolkit"))
+from sagemaker_local.engine import installer  # noqa: E402
+from sagemaker_local.paths import cache_dir  # noqa: E402
+
 LOCK = ROOT / "requirements" / "toolkit.lock"
 VENV = ROOT / ".venv"
 STAMP = VENV / "peagle-sm-stamp"
-STORED = "wheels.lock"
-
-
-def cache_dir() -> Path:
-    """The project's folder in the user's cache: $XDG_CACHE_HOME/peagle-sm, by default ~/.cache/peagle-sm."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "peagle-sm"
-
-
-def wheelhouse(lock: Path = LOCK, cache: Path | None = None) -> Path:
-    """Where the wheels of this lock and this Python are kept, whether or not they are there yet."""
-    key = hashlib.sha256(lock.read_bytes())
-    key.update(f"{sys.implementation.cache_tag} {sys.platform} {os.uname().machine}".encode())
-    return (cache or cache_dir()) / "wheels" / key.hexdigest()[:16]
 
 
 def stamp() -> str:
@@ -70,6 +58,11 @@ def say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
+def tell(message: str) -> None:
+    """A step of the installer, under the line that names its task."""
+    say(f"    {message}")
+
+
 @contextlib.contextmanager
 def held(lock_file: Path) -> Iterator[None]:
     """Holds a lock between processes, so that two scripts do not build one environment at once."""
@@ -88,32 +81,6 @@ def python_of(venv: Path) -> str | None:
         return None
 
 
-def stored(wheels: Path) -> str:
-    """The wheels of a folder as pins with their own hashes: the lock has none for what is built here."""
-    lines = []
-    for wheel in sorted(wheels.glob("*.whl")):
-        name, version = wheel.name.split("-")[:2]
-        lines.append(f"{name}=={version} --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n")
-    return "".join(lines)
-
-
-def fill_wheelhouse(python: Path, target: Path) -> None:
-    """Downloads (and where there is no wheel, builds) every package of the lock, all or nothing.
-
-    Each file that is downloaded has a hash in the lock; pip refuses another.
-    """
-    if target.is_dir():
-        return
-    say(f"  fetching the packages of {LOCK.relative_to(ROOT)}")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".part-") as part:
-        run(python, "-m", "pip", "wheel", "-qq", "--no-deps", "--require-hashes", "-r", LOCK, "-w", part)
-        (Path(part) / STORED).write_text(stored(Path(part)), encoding="utf-8")
-        # A rename is all or nothing: an interrupted download never looks like a full set.
-        Path(part).rename(target)
-        Path(part).mkdir()
-
-
 def build(python: str) -> None:
     """Makes .venv hold exactly the lock's versions and the checkout itself, editable."""
     if python_of(VENV) != sys.version:
@@ -121,12 +88,15 @@ def build(python: str) -> None:
         run(python, "-m", "venv", VENV)
     STAMP.unlink(missing_ok=True)
     inside = VENV / "bin" / "python"
-    wheels = wheelhouse()
-    fill_wheelhouse(inside, wheels)
-    say("  installing")
-    pip = (inside, "-m", "pip", "--disable-pip-version-check", "install", "-qq", "--no-index", "--no-deps")
-    run(*pip, "--find-links", wheels, "--require-hashes", "-r", wheels / STORED)
-    run(*pip, "--no-build-isolation", "-e", ROOT)
+    pip = (inside, "-m", "pip", "--disable-pip-version-check", "install", "-qq", "--no-deps", "--no-compile")
+    say(f"  installing the packages of {LOCK.relative_to(ROOT)}")
+    # Each file has a hash in the lock; uv refuses another, and so does pip.
+    if not installer.install(inside, LOCK, tell):
+        run(*pip, "--require-hashes", "-r", LOCK)
+    say("  compiling them")
+    installer.compile_packages(inside)
+    if not installer.install_editable(inside, ROOT, tell):
+        run(*pip, "--no-build-isolation", "-e", ROOT)
     STAMP.write_text(stamp(), encoding="utf-8")
 
 

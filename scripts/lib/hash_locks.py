@@ -27,7 +27,7 @@ def lock_files() -> list[Path]:
     return [
         *sorted((ROOT / "requirements").glob("*.lock")),
         *sorted((ROOT / "container").glob("*.lock")),
-        ROOT / "toolkit" / "sagemaker_local" / "aiperf.lock",
+        *sorted((ROOT / "toolkit" / "sagemaker_local").rglob("*.lock")),
     ]
 
 

@@ -23,9 +23,7 @@ def ensure_trainer(progress: Progress) -> Path:
     home = cache_dir() / "train" / key
 
     def build() -> None:
-        progress(
-            "building the trainer's environment (torch and speculators for CPU): about two minutes, once"
-        )
+        progress("building the trainer's environment (torch and speculators for CPU): about a minute, once")
         install_lock(home, LOCK, progress)
 
     return ensure_environment(home, build, progress)

@@ -17,7 +17,9 @@ from typing import Any
 import psutil
 import pytest
 
+from sagemaker_local.engine import installer
 from scripts.lib import environment
+from scripts.lib.locks import read_pins
 from tests.rules.files import project_files
 
 ENDPOINT = "from-the-wheel"
@@ -71,22 +73,16 @@ class Installed:
 
 @pytest.fixture(scope="module")
 def installed(folder: Path, wheel: Path) -> Iterator[Installed]:
-    """The wheel with the extra `local`, its dependencies resolved from the lock's wheels alone."""
-    wheels = environment.wheelhouse()
-    environment.fill_wheelhouse(Path(sys.executable), wheels)
+    """The wheel with the extra `local`, its dependencies in the versions of the lock."""
     venv, work = folder / "venv", folder / "work"
     work.mkdir()
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
-    pip = [
-        *pip_for(venv),
-        "install",
-        "-qq",
-        "--no-compile",  # Python compiles what the test imports; the rest would be waited for in vain.
-        "--no-index",
-        "--find-links",
-        str(wheels),
-    ]
-    subprocess.run([*pip, f"peagle-sm[local] @ {wheel.as_uri()}"], check=True)
+    pins = folder / "pins.txt"
+    pins.write_text("".join(f"{pin}\n" for pin in read_pins(environment.LOCK.read_text())))
+    wanted = ["--constraint", str(pins), f"peagle-sm[local] @ {wheel.as_uri()}"]
+    if not installer.uv_install(venv / "bin" / "python", wanted, print, pip_of=Path(sys.executable)):
+        # Python compiles what the test imports; the rest would be waited for in vain.
+        subprocess.run([*pip_for(venv), "install", "-qq", "--no-compile", *wanted], check=True)
     hidden = {"PYTHONPATH", "VIRTUAL_ENV"}
     environ = {name: value for name, value in os.environ.items() if name not in hidden}
     environ |= {"XDG_STATE_HOME": str(folder / "state"), "PATH": f"{venv / 'bin'}:/usr/bin:/bin"}

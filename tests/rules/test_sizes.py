@@ -146,7 +146,6 @@ toolkit/sagemaker_local/control/stock.py
 toolkit/sagemaker_local/control/transitions.py
 toolkit/sagemaker_local/engine/checks.py
 toolkit/sagemaker_local/engine/image.py
-toolkit/sagemaker_local/engine/locked_env.py
 toolkit/sagemaker_local/engine/model.py
 toolkit/sagemaker_local/engine/pins.py
 toolkit/sagemaker_local/errors.py

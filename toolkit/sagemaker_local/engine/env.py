@@ -34,7 +34,7 @@ def ensure_engine(
 ) -> Path:
     """Return the Python of the engine's environment, building it first where that is needed.
 
-    Building takes about two minutes, 2.5 GB of disk and the network. Later calls need none of them.
+    Building takes about a minute, 2.5 GB of disk and the network. Later calls need none of them.
     Concurrent callers wait for the one that builds.
 
     Args:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sagemaker_local.engine.env import ensure_environment
+from sagemaker_local.engine.installer import install
 from sagemaker_local.errors import EngineError
 from sagemaker_local.paths import cache_dir
 
@@ -40,7 +41,10 @@ def ensure_locked(
 def _build(home: Path, name: str, lock: Path, price: str, progress: Progress) -> None:
     progress(f"building the environment {name}: {price}, once")
     _run([sys.executable, "-m", "venv", str(home)], name, price)
-    pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--no-deps", "--no-input", "-q"]
+    python = home / "bin" / "python"
+    if install(python, lock, progress):
+        return
+    pip = [str(python), "-m", "pip", "install", "--no-deps", "--no-input", "-q"]
     # What is never imported need not be compiled: that is most of the time an install takes.
     pip += ["--require-hashes", "--no-compile"]
     _run([*pip, "--disable-pip-version-check", "--requirement", str(lock)], name, price)
