@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import pytest
 import yaml
 
 from peagle_sm.cli.app import app
+from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import parse_spec
 from tests.rules.documents import Block, blocks, links, read
 from tests.rules.files import ROOT, project_files
@@ -35,8 +36,13 @@ def _peagle_lines() -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize(("where", "line"), _peagle_lines())
-def test_a_command_line_in_the_documents_exists(where: str, line: str) -> None:
+def test_a_command_line_in_the_documents_exists() -> None:
+    wrong = [f"{where}: {fault}" for where, line in _peagle_lines() for fault in _faults(line)]
+    assert not wrong, "\n".join(wrong)
+
+
+def _faults(line: str) -> Iterator[str]:
+    """What of a command line `peagle-sm` does not have."""
     command: click.Command = app
     context = click.Context(app, info_name="peagle-sm")
     allowed = {option for param in app.params for option in (*param.opts, *param.secondary_opts)} | {
@@ -50,45 +56,66 @@ def test_a_command_line_in_the_documents_exists(where: str, line: str) -> None:
             found = command.get_command(context, word)
             if found is None and command is app and word in ("table", "json", "quiet"):
                 continue
-            assert found is not None, f"{where}: there is no command {word!r} in `peagle-sm {line}`"
+            if found is None:
+                yield f"there is no command {word!r} in `peagle-sm {line}`"
+                return
             command = found
             context = click.Context(command, parent=context, info_name=word)
             allowed |= {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
     for word in shlex.split(line):
-        if word.startswith("-") and word != "-":
-            assert word.split("=")[0] in allowed, f"{where}: no option {word!r} in `peagle-sm {line}`"
+        if word.startswith("-") and word != "-" and word.split("=")[0] not in allowed:
+            yield f"no option {word!r} in `peagle-sm {line}`"
 
 
-@pytest.mark.parametrize("block", blocks("bash", "sh"), ids=str)
-def test_a_shell_example_parses(block: Block) -> None:
-    done = subprocess.run(["bash", "-n"], input=block.text, text=True, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
+def test_a_shell_example_parses() -> None:
+    wrong = []
+    for block in blocks("bash", "sh"):
+        done = subprocess.run(["bash", "-n"], input=block.text, text=True, capture_output=True, check=False)
+        wrong += [f"{block}: {done.stderr.strip()}"] if done.returncode else []
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("block", blocks("python"), ids=str)
-def test_a_python_example_compiles(block: Block) -> None:
-    compile(block.text, str(block), "exec")
+def test_a_python_example_compiles() -> None:
+    wrong = []
+    for block in blocks("python"):
+        try:
+            compile(block.text, str(block), "exec")
+        except SyntaxError as error:
+            wrong.append(f"{block}: {error}")
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("block", blocks("yaml", "json"), ids=str)
-def test_an_example_parses_and_a_spec_in_it_is_valid(block: Block) -> None:
-    content = yaml.safe_load(block.text)
-    if isinstance(content, dict) and {"name", "model"} <= content.keys():
-        parse_spec(block.text, str(block))
+def test_an_example_parses_and_a_spec_in_it_is_valid() -> None:
+    wrong = []
+    for block in blocks("yaml", "json"):
+        try:
+            content = yaml.safe_load(block.text)
+        except yaml.YAMLError as error:
+            wrong.append(f"{block}: {error}")
+            continue
+        if isinstance(content, dict) and {"name", "model"} <= content.keys():
+            wrong += _spec_faults(block.text, str(block))
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [p for p in project_files() if p.parts[:2] == ("docs", "examples") and p.suffix == ".yaml"],
-    ids=str,
-)
-def test_an_example_spec_is_valid(path: Path) -> None:
-    parse_spec(read(path), str(path))
+def test_an_example_spec_is_valid() -> None:
+    examples = [p for p in project_files() if p.parts[:2] == ("docs", "examples") and p.suffix == ".yaml"]
+    assert examples
+    wrong = [fault for path in examples for fault in _spec_faults(read(path), str(path))]
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize(("path", "target"), links(), ids=str)
-def test_a_link_leads_to_a_file(path: Path, target: str) -> None:
-    assert ((ROOT / path).parent / target).exists(), f"{path} links to {target}, which is not there"
+def _spec_faults(text: str, origin: str) -> list[str]:
+    try:
+        parse_spec(text, origin)
+    except SpecError as error:
+        return [str(error)]
+    return []
+
+
+def test_a_link_leads_to_a_file() -> None:
+    wrong = [f"{path} links to {to}" for path, to in links() if not ((ROOT / path).parent / to).exists()]
+    assert not wrong, "what is not there:\n" + "\n".join(wrong)
 
 
 def test_the_readme_names_the_two_commands() -> None:

@@ -163,7 +163,7 @@ def _temperature(point: PointRecord) -> str:
 
 def outcome_data(outcome: Outcome, *, stand_in: bool) -> dict[str, Any]:
     """The same as JSON-able data; a point that is not published has no figures."""
-    from peagle_sm.measure.record_json import encode
+    from peagle_sm.measure.result_file import encode
     from peagle_sm.measure.withholding import is_short, is_withheld
 
     points = []

@@ -197,7 +197,7 @@ def _interval(found: Interval) -> tuple[str, str]:
 
 def outcome_data(outcome: Outcome) -> dict[str, Any]:
     """The same as JSON-able data."""
-    from peagle_sm.measure.record_json import encode
+    from peagle_sm.measure.result_file import encode
     from peagle_sm.measure.withholding import sort
 
     results = outcome.results

@@ -12,18 +12,30 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
 
+from pydantic import TypeAdapter, ValidationError
+
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.files import cannot_write, write_file, writing
 from peagle_sm.measure import records
-from peagle_sm.measure.record_json import decode, encode
 from peagle_sm.measure.records import KINDS, SCHEMA, Record
 
 _KIND_OF = {record_type: kind for kind, record_type in KINDS.items()}
+_EXPECTED = {
+    "int_type": "int",
+    "int_from_float": "int",
+    "float_type": "float",
+    "string_type": "str",
+    "bool_type": "bool",
+    "tuple_type": "a list",
+    "dict_type": "an object",
+    "dataclass_type": "an object",
+}
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,21 @@ class Results:
     windows: tuple[records.WindowRecord, ...] = ()
     warnings: tuple[str, ...] = ()
     source: str | None = None
+
+
+def encode(record: Any) -> dict[str, Any]:
+    """A record, or a part of one, as plain data; fields that hold their default are left out.
+
+    A request has two dozen fields, of which most requests fill half: leaving the rest out halves the file.
+    """
+    return cast(
+        dict[str, Any], _adapter(type(record)).dump_python(record, exclude_defaults=True, warnings=False)
+    )
+
+
+@cache
+def _adapter(record_type: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(record_type)
 
 
 def to_line(record: Record) -> str:
@@ -66,10 +93,28 @@ def from_line(text: str | bytes) -> Record:
     value = json.loads(text)
     if not isinstance(value, dict) or "kind" not in value:
         raise ValueError('it is no JSON object with a "kind"')
-    kind = value.pop("kind")
+    kind = value["kind"]
     if kind not in KINDS:
         raise ValueError(f"unknown kind {kind!r}; known are {', '.join(KINDS)}")
-    return cast(Record, decode(KINDS[kind], value))
+    try:
+        return cast(Record, _adapter(KINDS[kind]).validate_json(text, strict=True))
+    except ValidationError as error:
+        raise ValueError(_first_fault(error)) from None
+
+
+def _first_fault(error: ValidationError) -> str:
+    """The first field that is missing or of another type, and what it was expected to be."""
+    first = error.errors(include_url=False)[0]
+    *outer, name = [str(part) for part in first["loc"] if isinstance(part, str)] or ["the whole"]
+    if first["type"] == "missing":
+        return ": ".join([*outer, f"the field {name!r} is missing"])
+    if first["type"] == "literal_error":
+        expected = "one of " + first["ctx"]["expected"].replace(" or ", ", ")
+    else:
+        expected = _EXPECTED.get(first["type"], first["msg"])
+    found = repr(first["input"])
+    shown = found if len(found) <= 60 else found[:57] + "..."
+    return ": ".join([*outer, name, f"expected {expected}, found {shown}"])
 
 
 def read(path: Path) -> Results:
@@ -342,7 +387,7 @@ def demand_same_config(path: Path, before: Mapping[str, Any], now: Mapping[str, 
         SpecError: with every setting that differs.
     """
     before = _flat(before)
-    wanted = _flat(json.loads(json.dumps(encode(dict(now)))))  # as the header's own config came out of JSON
+    wanted = _flat(json.loads(json.dumps(dict(now))))  # as the header's own config came out of JSON
     different = sorted(
         key for key in {*before, *wanted} if before.get(key, _ABSENT) != wanted.get(key, _ABSENT)
     )

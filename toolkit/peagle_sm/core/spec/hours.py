@@ -186,6 +186,5 @@ def _zone(word: str) -> str:
 
 @cache
 def time_zones() -> tuple[str, ...]:
-    """Return the names of the IANA time zones, from the packaged list (2026f)."""
-    text = resources.files("peagle_sm.core").joinpath("data", "time_zones.txt").read_text(encoding="utf-8")
-    return tuple(line for line in text.split("\n") if line and not line.startswith("#"))
+    """Return the names of the IANA time zones, from the package that the guard carries too."""
+    return tuple(resources.files("tzdata").joinpath("zones").read_text(encoding="utf-8").split())
