@@ -57,7 +57,7 @@ class Results:
     source: str | None = None
 
 
-def encode(record: Any) -> dict[str, Any]:
+def encode(record: Any) -> Any:
     """A record, or a part of one, as plain data; fields that hold their default are left out.
 
     A request has two dozen fields, of which most requests fill half: leaving the rest out halves the file.
@@ -68,7 +68,7 @@ def encode(record: Any) -> dict[str, Any]:
 
 
 @cache
-def _adapter(record_type: type[Any]) -> TypeAdapter[Any]:
+def _adapter(record_type: Any) -> TypeAdapter[Any]:
     return TypeAdapter(record_type)
 
 
