@@ -75,7 +75,6 @@ toolkit/peagle_sm/cli/signals.py
 toolkit/peagle_sm/cli/spec_file.py
 toolkit/peagle_sm/cli/table.py
 toolkit/peagle_sm/cli/words.py
-toolkit/peagle_sm/core/catalog/advisories.py
 toolkit/peagle_sm/core/catalog/parallel_drafting.py
 toolkit/peagle_sm/core/checks/heads.py
 toolkit/peagle_sm/core/checks/money.py

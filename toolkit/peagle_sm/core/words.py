@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
+
+Severity = Literal["error", "warning", "info"]
 
 #: Beside what an endpoint with the weights that ship with peagle-sm is.
 STAND_IN = "small stand-in weights: it works as the real one does, its figures say nothing about it"

@@ -62,9 +62,8 @@ def encode(record: Any) -> Any:
 
     A request has two dozen fields, of which most requests fill half: leaving the rest out halves the file.
     """
-    return cast(
-        dict[str, Any], _adapter(type(record)).dump_python(record, exclude_defaults=True, warnings=False)
-    )
+    record_type: Any = type(record)
+    return _adapter(record_type).dump_python(record, exclude_defaults=True, warnings=False)
 
 
 @cache
@@ -96,8 +95,9 @@ def from_line(text: str | bytes) -> Record:
     kind = value["kind"]
     if kind not in KINDS:
         raise ValueError(f"unknown kind {kind!r}; known are {', '.join(KINDS)}")
+    record_type: Any = KINDS[kind]
     try:
-        return cast(Record, _adapter(KINDS[kind]).validate_json(text, strict=True))
+        return cast(Record, _adapter(record_type).validate_json(text, strict=True))
     except ValidationError as error:
         raise ValueError(_first_fault(error)) from None
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from peagle_sm.core.checks.base import Check, Fix, Note, preflight_check
 from peagle_sm.core.checks.preflight_facts import Guard, Identity, Rights, Role, Taken
-from peagle_sm.core.plan.records import Severity
 from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.words import Severity
 
 _SKEW_WARNING_S = 60.0
 _SKEW_ERROR_S = 300.0

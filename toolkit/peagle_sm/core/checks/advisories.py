@@ -1,17 +1,65 @@
-"""Checks on what is known against the engine's version; each finding has a day on which it expires."""
+"""Checks on the known faults of engine versions; each has a day from which it must be looked at again."""
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator
-from datetime import date
+from functools import cache
+from importlib import resources
 
-from peagle_sm.core.catalog.advisories import expiry_words, load_advisories
+import yaml
+from pydantic import BaseModel, ConfigDict
+
 from peagle_sm.core.catalog.images import version_of
 from peagle_sm.core.checks.base import Check, Note, check
 from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.spec.endpoint_spec import Mode
 
 
-def _today(draft: Draft) -> date | None:
+class Advisory(BaseModel):
+    """One fault: ``what`` happens, before which vLLM, to which models and modes (None: to all)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str
+    what: str
+    security: bool = False
+    fixed_in: str | None = None
+    models: tuple[str, ...] | None = None
+    modes: tuple[Mode, ...] | None = None
+    min_context: int | None = None
+    source: str
+    url: str
+    date: dt.date
+    expires: dt.date
+
+    def meets(self, draft: Draft) -> bool:
+        """Whether the spec can meet it; an image of unknown version cannot be said to."""
+        version = draft.image.version if draft.image else None
+        return (
+            version is not None
+            and (self.fixed_in is None or version < version_of(self.fixed_in))
+            and (self.models is None or draft.spec.model in self.models)
+            and (self.modes is None or draft.mode in self.modes)
+            and (self.min_context is None or (draft.max_model_len or 0) >= self.min_context)
+        )
+
+
+@cache
+def _load_advisories() -> tuple[Advisory, ...]:
+    """Read the packaged list."""
+    text = resources.files("peagle_sm.core").joinpath("data", "advisories.yaml").read_text(encoding="utf-8")
+    return tuple(Advisory.model_validate(row) for row in yaml.safe_load(text))
+
+
+def _expiry_words(expires: dt.date, today: dt.date | None) -> str:
+    """Say until when an advisory is believed; ``today`` None leaves the judgement to the reader."""
+    if today is not None and today >= expires:
+        return f"this advisory expired on {expires}: look whether it still holds, or upgrade peagle-sm"
+    return f"believed until {expires}"
+
+
+def _today(draft: Draft) -> dt.date | None:
     return draft.context.now.date() if draft.context.now else None
 
 
@@ -28,11 +76,11 @@ def floor(draft: Draft) -> Iterator[Note]:
     lowest = draft.catalog.images.advisory_floor
     if draft.image is None or not draft.image.version or draft.image.version >= version_of(lowest.version):
         return
-    expires = date.fromisoformat(lowest.expires) if lowest.expires else None
-    until = f" ({expiry_words(expires, _today(draft))})" if expires else ""
+    expires = dt.date.fromisoformat(lowest.expires) if lowest.expires else None
+    until = f" ({_expiry_words(expires, _today(draft))})" if expires else ""
     holes = [
         f"{row.what} (fixed in {row.fixed_in})"
-        for row in load_advisories()
+        for row in _load_advisories()
         if row.security and row.meets(draft)
     ]
     yield Note(
@@ -53,12 +101,12 @@ def floor(draft: Draft) -> Iterator[Note]:
 )
 def known_faults(draft: Draft) -> Iterator[Note]:
     """Faults of the image's engine version that this model, mode or context can meet."""
-    for row in load_advisories():
+    for row in _load_advisories():
         if not row.security and row.meets(draft):
             fixed = f", fixed in vLLM {row.fixed_in}" if row.fixed_in else ""
             yield Note(
                 "warning",
-                f"{row.id}: {row.what}{fixed} ({row.source}; {expiry_words(row.expires, _today(draft))})",
+                f"{row.id}: {row.what}{fixed} ({row.source}; {_expiry_words(row.expires, _today(draft))})",
                 f"Read {row.url}.",
                 row.expires,
             )

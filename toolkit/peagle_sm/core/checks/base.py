@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, TypeVar
 
-from peagle_sm.core.plan.records import Severity
 from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.words import Severity
 
 SPEC = "spec"
 """What a check of the spec alone reads: nothing."""

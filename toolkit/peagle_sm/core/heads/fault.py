@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from peagle_sm.core.errors import PlanRefused
-from peagle_sm.core.plan.records import Severity
+from peagle_sm.core.words import Severity
 
 HeadFormat = Literal["eagle3", "speculators"]
 Method = Literal["eagle3", "p-eagle"]

@@ -16,10 +16,10 @@ from peagle_sm.core.plan.cost import cost_of
 from peagle_sm.core.plan.environment import SPECULATIVE_CONFIG
 from peagle_sm.core.plan.memory import memory_fit
 from peagle_sm.core.plan.payloads import names_for, requests_for, schedule_name, spec_hash
-from peagle_sm.core.plan.records import Context, Finding, MemoryFit, Names, Request, Severity
+from peagle_sm.core.plan.records import Context, Finding, MemoryFit, Names, Request
 from peagle_sm.core.plan.resolve import resolve
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.core.words import STAND_IN, advised, speculation_text, usd
+from peagle_sm.core.words import STAND_IN, Severity, advised, speculation_text, usd
 
 __all__ = [
     "Bodies",

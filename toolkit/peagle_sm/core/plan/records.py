@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
-Severity = Literal["error", "warning", "info"]
+from peagle_sm.core.words import Severity
 
 
 @dataclass(frozen=True)
