@@ -2,7 +2,7 @@
 # # Calling it from the OpenAI SDK and from LangChain
 #
 # Every endpoint speaks OpenAI's chat completions, on AWS and here: OpenAI's own client and LangChain work as they are.
-# [openai.md](../openai.md) has curl, `peagle-sm serve` and the rest.
+# [openai.md](../how-to/openai.md) has curl, `peagle-sm serve` and the rest.
 #
 # Every output was made by running this notebook against the **local SageMaker** with the real vLLM, on small stand-in
 # weights that continue Python code, roughly. On AWS **one line differs**.

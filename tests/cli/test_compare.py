@@ -58,9 +58,11 @@ def test_json_says_what_is_shown_and_its_verdict(servers: tuple[Running, Running
     assert result.exit_code == 0, result.stderr
     told = json.loads(result.stdout)
     assert [arm["mode"] for arm in told["arms"]] == ["unknown", "unknown"]
-    (one,) = told["comparisons"]
-    assert set(one) >= {"ratio", "shown", "verdict", "over", "units", "deployments"}
-    assert one["shown"] is (one["ratio"]["low"] > 1 or one["ratio"]["high"] < 1)
+    # On a busy machine the client can be its own bottleneck: then the comparison is withheld by its name.
+    assert len(told["comparisons"]) + len(told["withheld"]) == 1
+    for one in told["comparisons"]:
+        assert set(one) >= {"ratio", "shown", "verdict", "over", "units", "deployments"}
+        assert one["shown"] is (one["ratio"]["low"] > 1 or one["ratio"]["high"] < 1)
 
 
 @pytest.mark.parametrize(

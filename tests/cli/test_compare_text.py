@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.cli.compare_text import render_outcome, verdict
+from peagle_sm.cli.compare_text import outcome_data, render_outcome, verdict
 from peagle_sm.measure.compare.run import Outcome
 from peagle_sm.measure.records import ClientHealth, Header, Interval
 from peagle_sm.measure.result_file import Results
@@ -31,13 +31,26 @@ def test_verdicts(low: float, high: float, more: dict[str, bool], said: str) -> 
     assert verdict(comparison(low, high, **more)) == said
 
 
-def shown(client: ClientHealth) -> list[str]:
-    """The lines of an outcome with one point of such a client, and one comparison on it."""
+def outcome(client: ClientHealth) -> Outcome:
+    """One point of such a client, and one comparison on it."""
     header = Header("run", "compare", {}, {}, stand_in_weights=True)
     row = comparison(1.1, 1.3, deployments=1, categories={"code": Interval(1.2, 0.9, 1.5)})
     results = Results(header, arms=(ARM,), points=(point(client, ttft=12.0),), comparisons=(row,))
-    text = render_outcome(Outcome(Path("r.jsonl"), results, ("mind this",)))
-    return [" ".join(line.split()) for line in text.splitlines()]
+    return Outcome(Path("r.jsonl"), results, ("mind this",))
+
+
+def shown(client: ClientHealth) -> list[str]:
+    """The lines of such an outcome."""
+    return [" ".join(line.split()) for line in render_outcome(outcome(client)).splitlines()]
+
+
+def test_the_data_has_a_comparison_with_its_verdict_or_withheld_by_its_name() -> None:
+    (one,) = outcome_data(outcome(FINE))["comparisons"]
+    assert (one["shown"], one["verdict"]) == (True, "p-eagle is faster in this deployment")
+    assert (one["ratio"]["low"], one["ratio"]["high"]) == (1.1, 1.3)
+    hidden = outcome_data(outcome(SLOW))
+    assert (hidden["comparisons"], len(hidden["withheld"])) == ([], 1)
+    assert (hidden["withheld"][0]["faster"], hidden["withheld"][0]["slower"]) == ("p-eagle", "none")
 
 
 @pytest.mark.parametrize(("client", "mark"), [(FINE, ""), (LATE, " *")])

@@ -1,6 +1,6 @@
 """The small kernels around the layers, called without what a CPU does not need.
 
-Each function computes what the one does whose place it takes. docs/engine.md says what they are worth.
+Each function computes what the one does whose place it takes; docs/explanation/engine.md has their worth.
 """
 
 from typing import Any
