@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peagle_sm.core.catalog.catalog import load_catalog
+from peagle_sm.core.checks.jumpstart import lock_findings
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.jumpstart.advice import advice
 from peagle_sm.core.jumpstart.changes import Change, changes
 from peagle_sm.core.jumpstart.lock import (
     Asked,
@@ -217,7 +217,7 @@ def test_with_source_container_a_lock_is_not_looked_at() -> None:
 
 def test_what_there_is_to_say_about_a_lock() -> None:
     images = load_catalog().images
-    assert advice(a_lock(), images, newest="3.38.0", hub_id="openai/gpt-oss-20b") == ()
+    assert lock_findings(a_lock(), images, newest="3.38.0", hub_id="openai/gpt-oss-20b") == ()
     lock = a_lock(
         jumpstart=LockedModel(
             model_id="m",
@@ -233,7 +233,7 @@ def test_what_there_is_to_say_about_a_lock() -> None:
         environment={},
         instances={"ml.g5.xlarge": LockedInstance(image=LMI, target_uri=TARGET)},
     )
-    said = advice(lock, images, newest="2.0.0", hub_id="openai/gpt-oss-20b")
+    said = lock_findings(lock, images, newest="2.0.0", hub_id="openai/gpt-oss-20b")
     assert [(one.severity, one.check) for one in said] == [
         ("error", "jumpstart-engine-version"),
         ("error", "jumpstart-no-speculation"),

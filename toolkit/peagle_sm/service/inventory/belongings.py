@@ -24,12 +24,21 @@ from peagle_sm.core.guard.names import ENDPOINT_STACK_PREFIX
 from peagle_sm.core.plan.payloads import hashed_prefix, schedule_name
 from peagle_sm.core.plan.tags import ENDPOINT, MANAGED_BY, MANAGER, PAUSED
 from peagle_sm.service.inventory.ownership import belongs_to, is_ours, moment, stack_of
-from peagle_sm.service.lifecycle.teardown import Doomed
 
 Note = Callable[[str], None]
 Tagged = Mapping[str, Mapping[str, str]]
 """Tags by ARN, as the tagging API shows them; SageMaker may write an ARN with other letter case."""
 _HASHED = re.compile(r"(.+-)[0-9a-f]{8}")
+
+
+@dataclass(frozen=True)
+class Doomed:
+    """What is to go: one endpoint's name, and the names of what belongs to it."""
+
+    endpoint: str
+    configs: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    schedules: tuple[str, ...] = ()
 
 
 @dataclass

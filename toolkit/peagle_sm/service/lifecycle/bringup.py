@@ -19,11 +19,12 @@ from peagle_sm.core.plan.tags import PAUSED, SPEC_HASH
 from peagle_sm.service.events import Pacing, Reporter
 from peagle_sm.service.guard.leases import lease_of, prolonged
 from peagle_sm.service.guard.rest import awake
+from peagle_sm.service.inventory.belongings import Doomed
 from peagle_sm.service.inventory.log_groups import create_group
 from peagle_sm.service.inventory.ownership import belongs_to, stack_of
 from peagle_sm.service.inventory.survey import Survey
 from peagle_sm.service.lifecycle.following import follow_endpoint, patience_s
-from peagle_sm.service.lifecycle.teardown import Doomed, Gone, Teardown
+from peagle_sm.service.lifecycle.teardown import Gone, Teardown
 
 CREATE_ATTEMPTS = 5
 

@@ -14,12 +14,12 @@ from peagle_sm.service.events import Pacing, Progress, Reporter
 from peagle_sm.service.guard.leases import note
 from peagle_sm.service.guard.rest import known_entry, rest_of
 from peagle_sm.service.guard.switching import StackSwitch, SwitchStuck
-from peagle_sm.service.inventory.belongings import Belongings, belongings_of
+from peagle_sm.service.inventory.belongings import Belongings, Doomed, belongings_of
 from peagle_sm.service.inventory.inspection import absent
 from peagle_sm.service.inventory.listing import EndpointSummary, summary_of
 from peagle_sm.service.inventory.ownership import require_own_stack
 from peagle_sm.service.lifecycle.handover import end_with_the_local_server
-from peagle_sm.service.lifecycle.teardown import Doomed, Teardown, remove_by_hand
+from peagle_sm.service.lifecycle.teardown import Teardown, remove_by_hand
 
 
 @dataclass(frozen=True)

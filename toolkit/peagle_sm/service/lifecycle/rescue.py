@@ -10,8 +10,9 @@ from peagle_sm.aws.control import logs
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import BillableLeft, EndpointFailed, Interrupted, PeagleError
 from peagle_sm.service.events import Pacing, Reporter
+from peagle_sm.service.inventory.belongings import Doomed
 from peagle_sm.service.lifecycle.handover import leave_to_the_schedule
-from peagle_sm.service.lifecycle.teardown import Doomed, Gone, LocalServerGone, Teardown
+from peagle_sm.service.lifecycle.teardown import Gone, LocalServerGone, Teardown
 
 LOG_LINES = 20
 

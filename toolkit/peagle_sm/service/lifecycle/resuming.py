@@ -30,13 +30,13 @@ from peagle_sm.service.guard.guarding import guard_works, guards_own, require_gu
 from peagle_sm.service.guard.leases import lease_of, note, unpaused
 from peagle_sm.service.guard.rest import awake, known_entry
 from peagle_sm.service.guard.switching import StackSwitch, SwitchStuck
-from peagle_sm.service.inventory.belongings import Belongings, belongings_of
+from peagle_sm.service.inventory.belongings import Belongings, Doomed, belongings_of
 from peagle_sm.service.inventory.inspection import absent, kept_config
 from peagle_sm.service.inventory.listing import plain, price_per_hour
 from peagle_sm.service.inventory.ownership import amount, belongs_to, require_own_stack
 from peagle_sm.service.lifecycle.following import follow_endpoint, patience_s
 from peagle_sm.service.lifecycle.rescue import rescue
-from peagle_sm.service.lifecycle.teardown import Doomed, Gone, Teardown
+from peagle_sm.service.lifecycle.teardown import Gone, Teardown
 
 CREATE_ATTEMPTS = 5
 LONGEST_STARTUP_S = 3600

@@ -19,6 +19,7 @@ from peagle_sm.aws.session.errors import is_refused_connection, is_refused_now
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import BillableLeft, EngineError, NotFound, PeagleError, ServiceFault
 from peagle_sm.service.events import Pacing, Phase, Reporter
+from peagle_sm.service.inventory.belongings import Doomed
 from peagle_sm.service.inventory.ownership import belongs_to, stack_of
 
 PLAIN_ATTEMPTS = 5
@@ -30,16 +31,6 @@ _NOT_DELETABLE = frozenset({"Creating", "Updating", "SystemUpdating", "RollingBa
 
 class LocalServerGone(EngineError):
     """Nobody listens where the local SageMaker was; its engines end with it, and it never costs anything."""
-
-
-@dataclass(frozen=True)
-class Doomed:
-    """What is to go: one endpoint's name, and the names of what belongs to it."""
-
-    endpoint: str
-    configs: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
-    schedules: tuple[str, ...] = ()
 
 
 @dataclass

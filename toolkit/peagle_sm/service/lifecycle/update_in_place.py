@@ -18,10 +18,11 @@ from peagle_sm.aws.streams.refusals import ON_ITS_WAY
 from peagle_sm.core.errors import EndpointFailed, Interrupted, PeagleError
 from peagle_sm.core.plan.updates import BAKING_S, deployment_config, update_alarm
 from peagle_sm.service.guard.leases import lease_of, prolonged
+from peagle_sm.service.inventory.belongings import Doomed
 from peagle_sm.service.lifecycle.bringup import CREATE_ATTEMPTS, Run, create_free
 from peagle_sm.service.lifecycle.following import follow_endpoint, patience_s
 from peagle_sm.service.lifecycle.rescue import LOG_LINES
-from peagle_sm.service.lifecycle.teardown import PLAIN_ATTEMPTS, Doomed, Gone, Teardown
+from peagle_sm.service.lifecycle.teardown import PLAIN_ATTEMPTS, Gone, Teardown
 from peagle_sm.service.lifecycle.update_offer import Standing, UpdateOffer
 
 # DescribeEndpoint may lag behind UpdateEndpoint; an old InService must not be taken for a rollback.

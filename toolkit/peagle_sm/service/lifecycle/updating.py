@@ -18,12 +18,12 @@ from peagle_sm.service.endpoint import Endpoint
 from peagle_sm.service.events import Pacing, Progress, Reporter
 from peagle_sm.service.guard.guarding import require_guard
 from peagle_sm.service.guard.leases import note, unpaused
-from peagle_sm.service.inventory.belongings import Belongings, belongings_of
+from peagle_sm.service.inventory.belongings import Belongings, Doomed, belongings_of
 from peagle_sm.service.inventory.survey import survey
 from peagle_sm.service.lifecycle.bringup import Run, create_free
 from peagle_sm.service.lifecycle.deployment import bring_up
 from peagle_sm.service.lifecycle.pausing import pause
-from peagle_sm.service.lifecycle.teardown import Doomed, Gone, Teardown
+from peagle_sm.service.lifecycle.teardown import Gone, Teardown
 from peagle_sm.service.lifecycle.update_in_place import InPlace
 from peagle_sm.service.lifecycle.update_offer import Standing, UpdateOffer, offer_of, standing
 from peagle_sm.service.planning.planning import plan_for, refuse_errors

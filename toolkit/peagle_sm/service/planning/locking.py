@@ -11,9 +11,9 @@ from peagle_sm.aws.readers.jumpstart import Shelf
 from peagle_sm.aws.session.folders import cache_dir
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog.catalog import load_catalog
+from peagle_sm.core.checks.jumpstart import lock_findings
 from peagle_sm.core.errors import CredentialsError, SpecError
 from peagle_sm.core.files import write_file
-from peagle_sm.core.jumpstart.advice import advice
 from peagle_sm.core.jumpstart.buckets import Buckets, buckets_for
 from peagle_sm.core.jumpstart.changes import Change, changes
 from peagle_sm.core.jumpstart.lock import (
@@ -101,7 +101,7 @@ def make_lock(
         lock=made,
         newest=newest,
         changes=changes(before, made),
-        findings=advice(made, load_catalog().images, newest=newest, hub_id=entry.hub_id),
+        findings=lock_findings(made, load_catalog().images, newest=newest, hub_id=entry.hub_id),
         unreadable=unreadable,
     )
 
