@@ -10,9 +10,9 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,6 +28,7 @@ settings.register_profile(
 settings.register_profile("ci", parent=settings.get_profile("house"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "house")
 
+Marked = TypeVar("Marked", bound=pytest.Item)
 _LOOPBACK = ("localhost", "::1", "0.0.0.0", "::", "")
 
 
@@ -88,8 +89,27 @@ def _threads_left(wait_s: float) -> list[threading.Thread]:
     return [thread for thread in others if thread.is_alive() and thread not in pooled]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def tier(items: Iterable[Marked], *, everything: bool) -> tuple[list[Marked], list[Marked]]:
+    """What runs, and what waits for `--all`: the campaigns."""
+    kept: list[Marked] = []
+    left: list[Marked] = []
+    for item in items:
+        waits = not everything and item.get_closest_marker("campaign") is not None
+        (left if waits else kept).append(item)
+    return kept, left
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--all` adds the campaigns to what guards a change."""
+    parser.addoption("--all", action="store_true", help="run the tests marked `campaign`, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Fast tests first, then slow ones, then those with a real engine: a plain mistake shows at once."""
+    kept, left = tier(items, everything=config.getoption("--all"))
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = kept
     items.sort(
         key=lambda item: 2 * bool(item.get_closest_marker("engine")) + bool(item.get_closest_marker("slow"))
     )

@@ -13,7 +13,7 @@ from tests.clients.columns import COLUMNS
 from tests.clients.trial import ERROR, EXACT
 from tests.local.serving import Server
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.campaign]
 STREAMS = range(3)
 PAGE = (ROOT / "docs" / "how-to" / "clients.md").read_text(encoding="utf-8")
 

@@ -17,7 +17,7 @@ from tests.clients.clients import CLIENTS
 from tests.local.serving import Server
 from tests.rules.documents import Block, blocks
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.campaign]
 
 NAME = "tiny-code-p-eagle"
 EXAMPLES = [block for block in blocks("python", "bash") if block.path == Path("docs/how-to/clients.md")]

@@ -14,7 +14,7 @@ from tests.clients.columns import COLUMNS
 from tests.clients.trial import HANG
 from tests.local.serving import Server
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.campaign]
 #: The table's first ones: same seeds, same streams.
 STREAMS = range(3)
 #: Now and then, when a garbage collection comes at the wrong moment (docs/how-to/clients.md).

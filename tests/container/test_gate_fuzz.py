@@ -11,7 +11,7 @@ import pytest
 
 from sagemaker_local.engine.env import ensure_engine
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.cdk_cycle import Cycle
 from tests.e2e.cdk_world import local_server
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 
 
 def test_from_an_empty_account_to_an_endpoint_and_back(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tests.clients.clients import CLIENTS, Client
 from tests.clients.trial import Program
 from tests.local.serving import Server
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 NAME = "tiny-p-eagle"
 #: Those that are right only if every part happens to hold one event: tests/clients/test_signs.py shows it.
 BROKEN = ("litellm", "litellm-async", "boto3")

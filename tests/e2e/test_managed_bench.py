@@ -19,7 +19,7 @@ from peagle_sm.measure.workloads import load_workload
 from peagle_sm.service.events import Pacing
 from tests.local.serving import Server
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.campaign]
 CHUNKS = 6
 
 

@@ -137,6 +137,7 @@ class TestThreeEngines:
         refused = peagle("chat", FAST, "--keep-all", stdin=f"{long * 2}\n", exits=(2,))
         assert not json.loads(refused.stdout)["complete"]
 
+    @pytest.mark.campaign
     def test_bench_of_a_bare_vllm(self, stack: LocalStack, peagle: Run, folder: Path) -> None:
         urls = {engine["endpoint"]: engine["url"] for engine in stack.engines()}
         out = folder / "bare.jsonl"
@@ -167,6 +168,7 @@ class TestThreeEngines:
         assert told["greedy"] is told["sampled"] is told["streaming"] is True
         assert [check.name for check in read(out).checks] == list(told)
 
+    @pytest.mark.campaign
     def test_verify_finds_an_unfair_sampler(self, peagle: Run) -> None:
         asked = ["--checks", "sampled", "--quick", "--prompts", "8", "--max-tokens", "16"]
         result = peagle("verify", UNFAIR, "--baseline", PLAIN, *asked, "--concurrency", "4", exits=(12,))
@@ -189,6 +191,7 @@ class TestThreeEngines:
         assert [len(one.requests) for one in inside] == [len(benched.requests), len(compared.requests)]
 
 
+@pytest.mark.campaign
 def test_tune(stack: LocalStack, peagle: Run, folder: Path) -> None:
     spec, out = folder / "peagle.yaml", folder / "tune.jsonl"
     peagle("init", "tiny-code", "--output", spec)

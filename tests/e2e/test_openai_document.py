@@ -17,7 +17,7 @@ from tests.local.serving import Server, eventually
 from tests.rules.documents import Block, blocks
 from tests.rules.files import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.campaign]
 
 NAME = "tiny-code-p-eagle"
 TEXT = "token0 token1 token2 token3 token4 "

@@ -42,8 +42,8 @@ that begin another use case's way (the calls of a deploy that then fails) stand 
 
 **Beside it.** A stack's endpoint is turned off and on by the guard's switch, a Lambda that updates the stack:
 `tests/service/test_stack_faults.py` runs the same faults over each call of that, against an AWS in memory.
-`tests/faults/test_matrix.py` runs a choice of the cells below with every `scripts/test`, and fails where a
-call or an outcome is not as this page has it.
+`tests/faults/test_matrix.py` runs a choice of the cells below with every `scripts/test --all`, and fails
+where a call or an outcome is not as this page has it.
 
 **What is tolerated.** Where the guard's register cannot be written (`dynamodb:DeleteItem`), a deletion goes
 on and its line stays: at worst the guard tries to wake what is gone, and fails.

@@ -25,6 +25,7 @@ def place(server: Server) -> Iterator[Place]:
         yield place
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_matrix(case: Case, place: Place, root: Path) -> None:

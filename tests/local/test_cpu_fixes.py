@@ -16,7 +16,7 @@ from sagemaker_local.engine.env import ensure_engine
 from sagemaker_local.paths import weights_dir
 from tests.local.tiny_weights import write_family
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.campaign]
 
 CHECK = Path(__file__).with_name("cpu_fixes_check.py")
 

@@ -96,6 +96,7 @@ def port() -> Iterator[int]:
     assert stack.left == []
 
 
+@pytest.mark.campaign
 @pytest.mark.engine
 @pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)

@@ -10,7 +10,7 @@ import pytest
 from tests.local.serving import Server
 from tests.sagemaker_sdk.conftest import Sdk
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.campaign]
 NAME = "by-the-sdk-alone"
 BODY = json.dumps({"messages": [{"role": "user", "content": "hi"}], "script": {"SCRIPT_INVOKE": "chat"}})
 

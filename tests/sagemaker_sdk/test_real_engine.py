@@ -28,6 +28,7 @@ def status(tmp_path: Path) -> Iterator[LocalStatus]:
     subprocess.run([program, "local", "down"], env=environ, capture_output=True, check=False)
 
 
+@pytest.mark.campaign
 @pytest.mark.engine
 def test_model_builder_deploys_p_eagle_on_the_real_engine(sdk: Sdk, status: LocalStatus) -> None:
     metrics = f"{status.endpoint_url}/_peagle/endpoints/{NAME}/metrics"

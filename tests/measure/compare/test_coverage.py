@@ -36,6 +36,7 @@ def intervals(world: World, trials: int = TRIALS) -> list[Interval]:
     return [compare_cells(*world.draw(draws)).rate for _ in range(trials)]
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 @pytest.mark.parametrize("world", [*ONE_DEPLOYMENT, *SEVERAL], ids=str)
 def test_the_interval_covers_the_truth_as_often_as_it_says(world: World) -> None:

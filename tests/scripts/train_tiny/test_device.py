@@ -12,7 +12,7 @@ import pytest
 
 from sagemaker_local.engine.env import ensure_engine
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.campaign]
 
 
 @pytest.fixture(scope="module")
