@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.core.errors import Interrupted, PeagleError
+from peagle_sm.core.errors import EngineError, Interrupted, PeagleError
+from sagemaker_local.errors import LocalError
 from scripts.bench.progress import Reporter
 
 
@@ -25,13 +26,13 @@ def run_job(job: Callable[[Reporter], int], reporter: Reporter | None = None) ->
     except (KeyboardInterrupt, Interrupted):
         reporter.say("interrupted")
         code = Interrupted.exit_code
-    except PeagleError as error:
+    except (PeagleError, LocalError) as error:
         reporter.say(f"error: {error}")
         for line in error.details.get("log_tail", []):
             reporter.say(f"   | {line}")
         if error.next_step:
             reporter.say(f"next: {error.next_step}")
-        code = error.exit_code
+        code = error.exit_code if isinstance(error, PeagleError) else EngineError.exit_code
     finally:
         signal.signal(signal.SIGTERM, previous)
     if reporter.seconds:

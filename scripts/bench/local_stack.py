@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from peagle_sm.aws.session import local_server
 from peagle_sm.aws.session.session import LocalTarget, Session, make_session
 from peagle_sm.core.errors import EndpointFailed, PeagleError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Endpoint, delete, deploy
 from peagle_sm.service import leftovers as resources_of_ours
-from sagemaker_local import lifecycle
 from scripts.bench import remaining
 
 Say = Callable[[str], None]
@@ -41,13 +41,13 @@ class LocalStack:
         self.left: list[str] = []
 
     def __enter__(self) -> Self:
-        status = lifecycle.up(None, detach=True, progress=self._say)
+        status = local_server.up(None, detach=True, progress=self._say)
         self._port = status.port
         try:
             self._session = make_session(local=LocalTarget.from_status(status.to_dict()))
             self._watch()
         except BaseException:
-            lifecycle.down(status.port)
+            local_server.down(status.port)
             raise
         return self
 
@@ -148,7 +148,7 @@ class LocalStack:
             return self.left
         with contextlib.suppress(PeagleError, OSError):
             self._watch()
-        lifecycle.down(port)
+        local_server.down(port)
         give_up = self._monotonic() + _GONE_S
         while (alive := remaining.survivors(self._seen)) and self._monotonic() < give_up:
             time.sleep(0.2)
@@ -157,7 +157,7 @@ class LocalStack:
 
     def _watch(self) -> None:
         """Remember every process of this server, so that each can be looked for afterwards."""
-        status = lifecycle.find_server(self._port)
+        status = local_server.find_server(self._port)
         engines = [row["pid"] for row in self.engines() if row.get("pid")] if self._session else []
         self._seen |= remaining.processes_of(status.pid, engines)
 

@@ -46,8 +46,8 @@ def up(
     *,
     detach: bool,
     progress: Callable[[str], None],
-    engine_python: Path | None,
-    on_ready: Callable[[LocalStatus], None],
+    engine_python: Path | None = None,
+    on_ready: Callable[[LocalStatus], None] = lambda _: None,
 ) -> LocalStatus:
     """Start a server: see `sagemaker_local.lifecycle.up`.
 
