@@ -143,11 +143,11 @@ class LocalStack:
 
     def close(self) -> list[str]:
         """End the server; return (and keep in :attr:`left`) each of its processes that still runs."""
-        port, self._port = self._port, None
-        if port is None:
+        if self._port is None:
             return self.left
         with contextlib.suppress(PeagleError, OSError):
             self._watch()
+        port, self._port = self._port, None
         local_server.down(port)
         give_up = self._monotonic() + _GONE_S
         while (alive := remaining.survivors(self._seen)) and self._monotonic() < give_up:
