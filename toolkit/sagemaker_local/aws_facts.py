@@ -10,21 +10,17 @@ from typing import Any
 import yaml
 
 
+@cache
 def data_file(name: str) -> Mapping[str, Any]:
-    """Read a YAML file of this package's ``data/``."""
+    """Read a YAML file of this package's ``data/``; the result is shared, so copy it before a change."""
     text = resources.files("sagemaker_local").joinpath("data", name).read_text(encoding="utf-8")
     loaded: Mapping[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return loaded
 
 
-@cache
-def _facts() -> Mapping[str, Any]:
-    return data_file("aws.yaml")
-
-
 def registries() -> Mapping[str, str]:
     """The host of AWS's registry of Deep Learning Containers, by region."""
-    hosts: Mapping[str, str] = _facts()["registries"]
+    hosts: Mapping[str, str] = data_file("aws.yaml")["registries"]
     return hosts
 
 
@@ -40,7 +36,7 @@ def accelerators_of(instance_type: str) -> int | None:
     """Accelerators of one instance, for example 8 of ml.p6-b200.48xlarge; None when the type is not known."""
     _, _, name = instance_type.partition("ml.")
     family, _, size = name.partition(".")
-    count: int | None = _facts()["accelerators"].get(family, {}).get(size)
+    count: int | None = data_file("aws.yaml")["accelerators"].get(family, {}).get(size)
     return count
 
 

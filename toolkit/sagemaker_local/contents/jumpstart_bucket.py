@@ -10,11 +10,11 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 from sagemaker_local.aws_facts import data_file, registries
 
+_DATA = "jumpstart.yaml"
 MANIFEST_KEY = "models_manifest.json"
 MADE_VERSION = "0.0.1+local"
 # Where the stand-in weights of the made specs lie, in the public bucket.
@@ -34,11 +34,6 @@ def gated_bucket(region: str) -> str:
     return f"jumpstart-private-cache-prod-{region}"
 
 
-@cache
-def _data() -> Mapping[str, Any]:
-    return data_file("jumpstart.yaml")
-
-
 def _variants(short: Mapping[str, Any]) -> Spec:
     """Write image aliases out for every region, and a variant for every family."""
     aliases = {
@@ -56,7 +51,7 @@ def _variants(short: Mapping[str, Any]) -> Spec:
 
 def known_spec() -> Spec:
     """The spec of gpt-oss-20b, with the facts of AWS's own version 3.38.0."""
-    spec: Spec = copy.deepcopy(_data()["known"])
+    spec: Spec = copy.deepcopy(data_file(_DATA)["known"])
     for component in spec["inference_config_components"].values():
         component["hosting_instance_type_variants"] = _variants(component["hosting_instance_type_variants"])
     return spec
@@ -64,12 +59,12 @@ def known_spec() -> Spec:
 
 def known_target() -> str:
     """The prefix of gpt-oss-20b's files in the public bucket."""
-    return str(_data()["known"]["hosting_prepacked_artifact_key"])
+    return str(data_file(_DATA)["known"]["hosting_prepacked_artifact_key"])
 
 
 def known_head() -> str:
     """The prefix of its P-EAGLE head in the public bucket."""
-    optimized = _data()["known"]["inference_config_components"]["lmi-optimized"]
+    optimized = data_file(_DATA)["known"]["inference_config_components"]["lmi-optimized"]
     [source] = optimized["hosting_additional_data_sources"]["speculative_decoding"]
     return str(source["s3_data_source"]["s3_uri"])
 
@@ -110,7 +105,7 @@ def _made_spec(given: Mapping[str, Any]) -> Spec:
 
 def specs() -> list[Spec]:
     """Every spec of the local bucket, the known one first."""
-    return [known_spec(), *(_made_spec(given) for given in _data()["made"])]
+    return [known_spec(), *(_made_spec(given) for given in data_file(_DATA)["made"])]
 
 
 def documents() -> dict[str, bytes]:
