@@ -37,8 +37,14 @@ class Serving:
         return asyncio.run_coroutine_threadsafe(self.running.drain(seconds), self.loop)
 
     def last(self) -> Served:
-        """The newest request's line: it is written after the answer's end."""
-        return eventually(lambda: self.served and self.served[-1])  # type: ignore[no-any-return]
+        """The newest request's line: it is written after the answer's end, so wait until none is under way."""
+
+        async def newest() -> Served | None:
+            return self.served[-1] if self.served and not self.running.proxy.busy else None
+
+        return eventually(  # type: ignore[no-any-return]
+            lambda: asyncio.run_coroutine_threadsafe(newest(), self.loop).result(30)
+        )
 
 
 @contextmanager
