@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.aws.readers.jumpstart import MANIFEST_FOLDER, SPECS_FOLDER, Shelf
+from peagle_sm.aws.readers.jumpstart import MANIFEST_FOLDER, SPECS_FOLDER, DocumentCache
 from peagle_sm.aws.session.session import LocalTarget, Session, make_session
 from peagle_sm.core.errors import NotFound, SpecError
 from tests.local.serving import Server
@@ -36,39 +36,41 @@ def put(server: Server, bucket: str, content: bytes) -> None:
 def test_a_document_is_transferred_again_only_when_it_changed(
     server: Server, session: Session, bucket: str, tmp_path: Path
 ) -> None:
-    shelf = Shelf(session, bucket, keep=tmp_path)
-    first, second = shelf.read("models_manifest.json"), shelf.read("models_manifest.json")
+    documents = DocumentCache(session, bucket, keep=tmp_path)
+    first, second = documents.read("models_manifest.json"), documents.read("models_manifest.json")
     assert (first.kept, second.kept) == (False, True)
     assert (first.content, first.sha256, first.etag) == (second.content, second.sha256, second.etag)
     put(server, bucket, b"[1]")
-    assert (shelf.read("models_manifest.json").content, shelf.read("models_manifest.json").kept) == (
+    assert (documents.read("models_manifest.json").content, documents.read("models_manifest.json").kept) == (
         b"[1]",
         True,
     )
 
 
 def test_a_damaged_copy_is_as_good_as_none(session: Session, bucket: str, tmp_path: Path) -> None:
-    shelf = Shelf(session, bucket, keep=tmp_path)
-    shelf.read("models_manifest.json")
+    documents = DocumentCache(session, bucket, keep=tmp_path)
+    documents.read("models_manifest.json")
     for path in (tmp_path / bucket).iterdir():
         path.write_bytes(b"[")
-    assert shelf.read("models_manifest.json").content == b"[]"
-    assert shelf.read("models_manifest.json").kept
+    assert documents.read("models_manifest.json").content == b"[]"
+    assert documents.read("models_manifest.json").kept
 
 
 def test_without_a_place_for_copies_it_still_reads(session: Session, bucket: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert Shelf(session, bucket, keep=tmp_path / "file").read("models_manifest.json").content == b"[]"
-    assert not Shelf(session, bucket).read("models_manifest.json").kept
+    assert (
+        DocumentCache(session, bucket, keep=tmp_path / "file").read("models_manifest.json").content == b"[]"
+    )
+    assert not DocumentCache(session, bucket).read("models_manifest.json").kept
 
 
 def test_what_is_absent_is_told(session: Session, bucket: str) -> None:
     with pytest.raises(NotFound, match=f"s3://{bucket}/specs/x.json is not there"):
-        Shelf(session, bucket).read("specs/x.json")
+        DocumentCache(session, bucket).read("specs/x.json")
     with pytest.raises(
         NotFound, match="there is no bucket jumpstart-nowhere: JumpStart is not in region us-east-1"
     ):
-        Shelf(session, "jumpstart-nowhere").read("models_manifest.json")
+        DocumentCache(session, "jumpstart-nowhere").read("models_manifest.json")
 
 
 def test_folders_take_the_bucket_s_place_as_with_the_sdk(session: Session, tmp_path: Path) -> None:
@@ -78,14 +80,14 @@ def test_folders_take_the_bucket_s_place_as_with_the_sdk(session: Session, tmp_p
     (tmp_path / "s" / "specs" / "x.json").write_text("{}")
     environ = {MANIFEST_FOLDER: str(tmp_path / "m"), SPECS_FOLDER: str(tmp_path / "s")}
 
-    def shelf(given: dict[str, Any]) -> Shelf:
-        return Shelf(session, "unused", environ=given)
+    def documents(given: dict[str, Any]) -> DocumentCache:
+        return DocumentCache(session, "unused", environ=given)
 
-    found = shelf(environ).read("models_manifest.json"), shelf(environ).read("specs/x.json")
+    found = documents(environ).read("models_manifest.json"), documents(environ).read("specs/x.json")
     assert [(one.content, one.etag) for one in found] == [(b"[]", None), (b"{}", None)]
     with pytest.raises(NotFound, match="cannot be read"):
-        shelf(environ).read("specs/y.json")
+        documents(environ).read("specs/y.json")
     with pytest.raises(SpecError, match="leaves the folder"):
-        shelf(environ).read("../m/models_manifest.json")
+        documents(environ).read("../m/models_manifest.json")
     with pytest.raises(NotFound, match="no bucket unused"):
-        shelf({MANIFEST_FOLDER: str(tmp_path / "m")}).read("specs/x.json")
+        documents({MANIFEST_FOLDER: str(tmp_path / "m")}).read("specs/x.json")

@@ -13,8 +13,8 @@ from typing import Any
 
 from sagemaker_local.clock import LocalClock
 from sagemaker_local.control import ApiError
+from sagemaker_local.lambdas.dead_letters import DeadLetters
 from sagemaker_local.lambdas.events import Event, EventQueue
-from sagemaker_local.lambdas.letters import Letters
 from sagemaker_local.lambdas.records import Function, Functions
 from sagemaker_local.lambdas.runner import Outcome, Runner
 from sagemaker_local.lambdas.telling import Teller
@@ -33,7 +33,7 @@ class Lambdas:
         self._teller = Teller(moto, clock)
         self._running: Counter[str] = Counter()
         self._called: set[asyncio.Task[Outcome]] = set()
-        self._queue = EventQueue(clock=clock, attempt=self._attempt, give_up=Letters(moto, clock).give_up)
+        self._queue = EventQueue(clock=clock, attempt=self._attempt, give_up=DeadLetters(moto, clock).give_up)
 
     async def close(self) -> None:
         """End every invocation."""

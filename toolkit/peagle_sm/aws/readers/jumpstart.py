@@ -33,7 +33,7 @@ class Fetched:
     kept: bool = False
 
 
-class Shelf:
+class DocumentCache:
     """Reads a region's documents, each over the network once as long as it stays the same."""
 
     def __init__(

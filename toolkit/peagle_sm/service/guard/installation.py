@@ -147,21 +147,21 @@ def install(
     report = Reporter(progress, pace)
     work = StackWork(session, names.GUARD_STACK, pace, report)
     account = session.account()
-    standing = _standing(session, work)
+    existing = _standing(session, work)
     plan = InstallPlan(
         account=account,
         region=session.region,
         bucket=names.asset_bucket(account, session.region),
         version=sent.version,
-        update=standing is not None,
+        update=existing is not None,
         price=guard_price(),
-        email=wanted.email or (standing.parameters.get("NoticesEmail") if standing else None) or None,
+        email=wanted.email or (existing.parameters.get("NoticesEmail") if existing else None) or None,
         local=session.is_local,
     )
     if not confirm(plan):
         return None
     _upload(session, plan.bucket, sent, report)
-    action = _apply(session, work, standing, _request(session, plan, sent, wanted, standing))
+    action = _apply(session, work, existing, _request(session, plan, sent, wanted, existing))
     made = stacks.describe(session, names.GUARD_STACK)
     report("done", f"the guard of {session.region} is {action}", resource=names.GUARD_STACK)
     return InstallReport(action, plan, sent.digest, made.outputs if made else {})
@@ -199,14 +199,14 @@ def _upload(session: Session, bucket: str, sent: GuardFiles, report: Reporter) -
 
 
 def _request(
-    session: Session, plan: InstallPlan, sent: GuardFiles, wanted: GuardSettings, standing: StackFacts | None
+    session: Session, plan: InstallPlan, sent: GuardFiles, wanted: GuardSettings, existing: StackFacts | None
 ) -> dict[str, Any]:
     told = {**wanted.parameters(session.region), "AssetBucket": plan.bucket, "AssetKey": sent.key}
     parameters: list[dict[str, Any]] = [
         {"ParameterKey": name, "ParameterValue": value} for name, value in sorted(told.items())
     ]
     # An omitted parameter falls back to its default: what was told at the last installation is kept.
-    kept = set(standing.parameters if standing else ()) & sent.parameter_names - set(told)
+    kept = set(existing.parameters if existing else ()) & sent.parameter_names - set(told)
     parameters += [{"ParameterKey": name, "UsePreviousValue": True} for name in sorted(kept)]
     return {
         "StackName": names.GUARD_STACK,
@@ -217,14 +217,14 @@ def _request(
     }
 
 
-def _apply(session: Session, work: StackWork, standing: StackFacts | None, request: dict[str, Any]) -> Action:
-    if standing is None:
+def _apply(session: Session, work: StackWork, existing: StackFacts | None, request: dict[str, Any]) -> Action:
+    if existing is None:
         work.reach(stacks.create(session, request), "CREATE_COMPLETE")
         return "created"
-    work.remember(standing.stack_id)
+    work.remember(existing.stack_id)
     if not stacks.update(session, request):
         return "unchanged"
-    work.reach(standing.stack_id, "UPDATE_COMPLETE")
+    work.reach(existing.stack_id, "UPDATE_COMPLETE")
     return "updated"
 
 

@@ -32,7 +32,7 @@ _HASHED = re.compile(r"(.+-)[0-9a-f]{8}")
 
 
 @dataclass(frozen=True)
-class Doomed:
+class ToRemove:
     """What is to go: one endpoint's name, and the names of what belongs to it."""
 
     endpoint: str
@@ -77,11 +77,11 @@ class Belongings:
         return self.endpoint is None and (self.kept_config is not None or bool(self.stack and self.configs))
 
     @property
-    def doomed(self) -> Doomed:
+    def to_remove(self) -> ToRemove:
         """Return it as what a teardown takes."""
         may_exist = self.lifetime is not None or self.unread_lifetime is not None
         schedules = (schedule_name(self.name),) if may_exist else ()
-        return Doomed(self.name, tuple(self.configs), tuple(self.models), schedules)
+        return ToRemove(self.name, tuple(self.configs), tuple(self.models), schedules)
 
 
 def belongings_of(

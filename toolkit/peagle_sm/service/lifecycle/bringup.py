@@ -19,12 +19,12 @@ from peagle_sm.core.plan.tags import PAUSED, SPEC_HASH
 from peagle_sm.service.events import Pacing, Reporter
 from peagle_sm.service.guard.leases import lease_of, prolonged
 from peagle_sm.service.guard.rest import awake
-from peagle_sm.service.inventory.belongings import Doomed
+from peagle_sm.service.inventory.belongings import ToRemove
 from peagle_sm.service.inventory.log_groups import create_group
 from peagle_sm.service.inventory.ownership import belongs_to, stack_of
 from peagle_sm.service.inventory.survey import Survey
 from peagle_sm.service.lifecycle.following import follow_endpoint, patience_s
-from peagle_sm.service.lifecycle.teardown import Gone, Teardown
+from peagle_sm.service.lifecycle.teardown import Removed, Teardown
 
 CREATE_ATTEMPTS = 5
 
@@ -52,10 +52,10 @@ class Run:
         return self.plan.names.endpoint
 
     @property
-    def doomed(self) -> Doomed:
+    def to_remove(self) -> ToRemove:
         """Everything that the plan makes."""
         names = self.plan.names
-        return Doomed(names.endpoint, (names.config,), (names.model,), (names.schedule,))
+        return ToRemove(names.endpoint, (names.config,), (names.model,), (names.schedule,))
 
     @property
     def undo(self) -> str:
@@ -181,7 +181,7 @@ def _clear_the_name(run: Run, found: Survey) -> None:
             "check", f"an earlier run's endpoint had failed ({reason}); it is replaced", status="Failed"
         )
     if found.state in ("failed", "leaving"):
-        Teardown(run.session, run.pacing, run.report, "check").remove_endpoint(run.name, Gone())
+        Teardown(run.session, run.pacing, run.report, "check").remove_endpoint(run.name, Removed())
 
 
 def _ensure(run: Run, send: Callable[[], None], look: Callable[[], Any]) -> str:

@@ -23,7 +23,7 @@ from peagle_sm.service.inventory.belongings import Belongings, Note, all_belongi
 from peagle_sm.service.inventory.log_groups import groups_of, remove_groups
 from peagle_sm.service.inventory.ownership import amount, require_own_stack
 from peagle_sm.service.lifecycle.handover import leave_to_the_schedule
-from peagle_sm.service.lifecycle.teardown import Gone, Teardown, remove_by_hand
+from peagle_sm.service.lifecycle.teardown import Removed, Teardown, remove_by_hand
 
 WithLogs = bool | Callable[[Sequence[str]], bool]
 """Whether log groups go too, or who is asked for it, given their names."""
@@ -144,7 +144,7 @@ def leftovers(session: Session) -> list[str]:
     return [resource for one in all_belongings(session) for resource in one.resources]
 
 
-def remove_if_there(session: Session, name: str, pacing: Pacing) -> Gone:
+def remove_if_there(session: Session, name: str, pacing: Pacing) -> Removed:
     """Delete one name if it is there; a name that is gone already is no mistake here.
 
     Raises:
@@ -235,9 +235,9 @@ def _stack_of(one: Belongings) -> str | None:
     return one.lifetime.stack if only_a_schedule and one.lifetime is not None else one.stack
 
 
-def _tear_down(session: Session, teardown: Teardown, one: Belongings) -> Gone:
+def _tear_down(session: Session, teardown: Teardown, one: Belongings) -> Removed:
     """Delete what is left of one name; of a stack that is gone its second schedules too, last."""
-    gone = teardown.run(one.doomed)
+    gone = teardown.run(one.to_remove)
     stack = _stack_of(one)
     try:
         if stack is not None and stack_status(session, stack) is None:

@@ -18,7 +18,7 @@ from peagle_sm.service.inventory.survey import Survey, survey
 from peagle_sm.service.lifecycle.bringup import Run, arm, arm_anew, create, create_endpoint, follow
 from peagle_sm.service.lifecycle.capacity import ATTEMPTS, is_short, no_capacity
 from peagle_sm.service.lifecycle.rescue import rescue
-from peagle_sm.service.lifecycle.teardown import Gone, Teardown
+from peagle_sm.service.lifecycle.teardown import Removed, Teardown
 from peagle_sm.service.planning.planning import plan_for, refuse_errors
 
 STALE_PLAN = timedelta(minutes=1)
@@ -172,7 +172,7 @@ def _follow_while_short(run: Run) -> None:
             f"AWS has no capacity (attempt {attempt} of {ATTEMPTS}); trying again in {wait / 60:.0f} minutes",
             status="Failed",
         )
-        Teardown(run.session, run.pacing, run.report, "check").remove_endpoint(run.name, Gone())
+        Teardown(run.session, run.pacing, run.report, "check").remove_endpoint(run.name, Removed())
         run.pacing.sleep(wait)
         # The guard may have seen the endpoint gone meanwhile, and removed its lifetime limit.
         arm_anew(run)

@@ -14,7 +14,7 @@ from peagle_sm.service.events import Pacing, Progress, Reporter
 from peagle_sm.service.guard.leases import note
 from peagle_sm.service.guard.rest import known_entry, rest_of
 from peagle_sm.service.guard.switching import StackSwitch, SwitchStuck
-from peagle_sm.service.inventory.belongings import Belongings, Doomed, belongings_of
+from peagle_sm.service.inventory.belongings import Belongings, ToRemove, belongings_of
 from peagle_sm.service.inventory.inspection import absent
 from peagle_sm.service.inventory.listing import EndpointSummary, summary_of
 from peagle_sm.service.inventory.ownership import require_own_stack
@@ -135,8 +135,8 @@ def _by_itself(session: Session, one: Belongings, pacing: Pacing, report: Report
 
 def _remove(session: Session, one: Belongings, pacing: Pacing, report: Reporter) -> None:
     """Delete the endpoint, and the schedule last: an old one must never meet a new endpoint."""
-    schedules = one.doomed.schedules
-    gone = Teardown(session, pacing, report, "pause").run(Doomed(one.name, (), (), schedules))
+    schedules = one.to_remove.schedules
+    gone = Teardown(session, pacing, report, "pause").run(ToRemove(one.name, (), (), schedules))
     if gone.left:
         left = ", ".join(f"{resource} ({why})" for resource, why in gone.left.items())
         by_hand = " ".join(remove_by_hand(session, resource) for resource in gone.left)

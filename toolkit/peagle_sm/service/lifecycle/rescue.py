@@ -10,9 +10,9 @@ from peagle_sm.aws.control import logs
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import BillableLeft, EndpointFailed, Interrupted, PeagleError
 from peagle_sm.service.events import Pacing, Reporter
-from peagle_sm.service.inventory.belongings import Doomed
+from peagle_sm.service.inventory.belongings import ToRemove
 from peagle_sm.service.lifecycle.handover import leave_to_the_schedule
-from peagle_sm.service.lifecycle.teardown import Gone, LocalServerGone, Teardown
+from peagle_sm.service.lifecycle.teardown import LocalServerGone, Removed, Teardown
 
 LOG_LINES = 20
 
@@ -21,7 +21,7 @@ class Undertaking(Protocol):
     """A deploy or a resume under way: what a clean-up must know of it.
 
     ``may_exist``: an endpoint of ours may be there; ``unsettled``: a CreateEndpoint was sent and its answer
-    has not come; ``doomed`` is what goes; ``undo`` is the command that finishes a clean-up by hand.
+    has not come; ``to_remove`` is what goes; ``undo`` is the command that finishes a clean-up by hand.
     """
 
     session: Session
@@ -36,7 +36,7 @@ class Undertaking(Protocol):
         """The endpoint's name."""
 
     @property
-    def doomed(self) -> Doomed:
+    def to_remove(self) -> ToRemove:
         """What was made, or may have been."""
 
     @property
@@ -65,7 +65,7 @@ def rescue(run: Undertaking, cause: BaseException) -> NoReturn:
             else f"failed: {cause}; cleaning up",
         )
         teardown = Teardown(run.session, run.pacing, run.report)
-        gone = teardown.run(run.doomed, unsettled=run.unsettled)
+        gone = teardown.run(run.to_remove, unsettled=run.unsettled)
     except KeyboardInterrupt:
         leave_to_the_schedule(run.session, run.name, run.pacing, unsettled=run.unsettled, undo=run.undo)
     except LocalServerGone as ended:
@@ -78,13 +78,13 @@ def rescue(run: Undertaking, cause: BaseException) -> NoReturn:
             left.details["cause"] = str(cause) or type(cause).__name__
             left.next_step = _undo_command(run)
             raise left from _visible(cause)
-        gone = Gone(left={f"schedule/{name}": left.message for name in run.doomed.schedules})
+        gone = Removed(left={f"schedule/{name}": left.message for name in run.to_remove.schedules})
     if interrupted:
         _raise_interrupted(run, gone)
     _raise_cause(run, cause, gone)
 
 
-def _raise_interrupted(run: Undertaking, gone: Gone) -> NoReturn:
+def _raise_interrupted(run: Undertaking, gone: Removed) -> NoReturn:
     if not gone.left:
         raise Interrupted(
             f"Interrupted: what this run had created of {run.name} is deleted again.",
@@ -97,7 +97,7 @@ def _raise_interrupted(run: Undertaking, gone: Gone) -> NoReturn:
     ) from None
 
 
-def _raise_cause(run: Undertaking, cause: BaseException, gone: Gone) -> NoReturn:
+def _raise_cause(run: Undertaking, cause: BaseException, gone: Removed) -> NoReturn:
     if isinstance(cause, PeagleError):
         cause.details |= {"deleted": gone.deleted, "left": sorted(gone.left)}
         if gone.left:

@@ -30,13 +30,13 @@ from peagle_sm.service.guard.guarding import guard_works, guards_own, require_gu
 from peagle_sm.service.guard.leases import lease_of, note, unpaused
 from peagle_sm.service.guard.rest import awake, known_entry
 from peagle_sm.service.guard.switching import StackSwitch, SwitchStuck
-from peagle_sm.service.inventory.belongings import Belongings, Doomed, belongings_of
+from peagle_sm.service.inventory.belongings import Belongings, ToRemove, belongings_of
 from peagle_sm.service.inventory.inspection import absent, kept_config
 from peagle_sm.service.inventory.listing import plain, price_per_hour
 from peagle_sm.service.inventory.ownership import amount, belongs_to, require_own_stack
 from peagle_sm.service.lifecycle.following import follow_endpoint, patience_s
 from peagle_sm.service.lifecycle.rescue import rescue
-from peagle_sm.service.lifecycle.teardown import Gone, Teardown
+from peagle_sm.service.lifecycle.teardown import Removed, Teardown
 
 CREATE_ATTEMPTS = 5
 LONGEST_STARTUP_S = 3600
@@ -81,9 +81,9 @@ class _Run:
     began_at: datetime | None = None
 
     @property
-    def doomed(self) -> Doomed:
+    def to_remove(self) -> ToRemove:
         """The endpoint and its schedule."""
-        return Doomed(self.name, (), (), (schedule_name(self.name),))
+        return ToRemove(self.name, (), (), (schedule_name(self.name),))
 
     @property
     def undo(self) -> str:
@@ -243,7 +243,7 @@ def _by_itself(
     expires_at = max(ends, offer.expires_at)
     try:
         if one.endpoint is not None and one.endpoint.status in ("Deleting", "Failed"):
-            Teardown(session, pacing, report, "check").remove_endpoint(one.name, Gone())
+            Teardown(session, pacing, report, "check").remove_endpoint(one.name, Removed())
         parameters = lifetime_schedule(one.name, session.region, role, expires_at)
         lifetime.remove_hard(session, one.name)
         armed = lifetime.arm(session, parameters)

@@ -19,7 +19,7 @@ from peagle_sm.aws.session.errors import is_refused_connection, is_refused_now
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import BillableLeft, EngineError, NotFound, PeagleError, ServiceFault
 from peagle_sm.service.events import Pacing, Phase, Reporter
-from peagle_sm.service.inventory.belongings import Doomed
+from peagle_sm.service.inventory.belongings import ToRemove
 from peagle_sm.service.inventory.ownership import belongs_to, stack_of
 
 PLAIN_ATTEMPTS = 5
@@ -34,7 +34,7 @@ class LocalServerGone(EngineError):
 
 
 @dataclass
-class Gone:
+class Removed:
     """What was deleted and what would not go (name -> why), as "kind/name"."""
 
     deleted: list[str] = field(default_factory=list)
@@ -64,8 +64,8 @@ class Teardown:
         self._known_ours: set[str] = set()
         self._refused_since: float | None = None
 
-    def run(self, doomed: Doomed, *, unsettled: bool = False) -> Gone:
-        """Delete everything in ``doomed`` that carries our tags.
+    def run(self, to_remove: ToRemove, *, unsettled: bool = False) -> Removed:
+        """Delete everything in ``to_remove`` that carries our tags.
 
         ``unsettled``: a CreateEndpoint may still be on its way, so absence must be seen several times.
 
@@ -73,14 +73,14 @@ class Teardown:
             BillableLeft: the endpoint could not be proven gone; its schedule is then still armed.
             LocalServerGone: the local SageMaker has ended.
         """
-        gone = Gone()
-        self.remove_endpoint(doomed.endpoint, gone, looks=SETTLING_LOOKS if unsettled else 1)
-        self.remove_free(doomed, gone)
-        session, owner = self._session, doomed.endpoint
-        if doomed.schedules:
+        gone = Removed()
+        self.remove_endpoint(to_remove.endpoint, gone, looks=SETTLING_LOOKS if unsettled else 1)
+        self.remove_free(to_remove, gone)
+        session, owner = self._session, to_remove.endpoint
+        if to_remove.schedules:
             # Without its config no late CreateEndpoint can succeed: this look is final.
             self.remove_endpoint(owner, gone)
-        for name in doomed.schedules:
+        for name in to_remove.schedules:
             self._remove_plain(
                 f"schedule/{name}",
                 gone,
@@ -89,21 +89,21 @@ class Teardown:
             )
         return gone
 
-    def remove_free(self, doomed: Doomed, gone: Gone) -> None:
+    def remove_free(self, to_remove: ToRemove, gone: Removed) -> None:
         """Delete configs and models, which cost nothing, and leave endpoint and schedules alone.
 
         Raises:
             LocalServerGone: the local SageMaker has ended.
         """
-        session, owner = self._session, doomed.endpoint
-        for name in doomed.configs:
+        session, owner = self._session, to_remove.endpoint
+        for name in to_remove.configs:
             self._remove_plain(
                 f"endpoint-config/{name}",
                 gone,
                 partial(self._is_owned, control.describe_endpoint_config, name, owner),
                 partial(control.delete_endpoint_config, session, name),
             )
-        for name in doomed.models:
+        for name in to_remove.models:
             self._remove_plain(
                 f"model/{name}",
                 gone,
@@ -111,7 +111,7 @@ class Teardown:
                 partial(control.delete_model, session, name),
             )
 
-    def remove_endpoint(self, name: str, gone: Gone, *, looks: int = 1) -> None:
+    def remove_endpoint(self, name: str, gone: Removed, *, looks: int = 1) -> None:
         """Ask for deletion, again and again while AWS refuses, until the endpoint is not there.
 
         A deletion may answer 200 and do nothing, so only DescribeEndpoint counts.
@@ -211,7 +211,7 @@ class Teardown:
         return found.ends(endpoint) and self._is_gone(found.stack)
 
     def _remove_plain(
-        self, resource: str, gone: Gone, is_there: Callable[[], bool], remove: Callable[[], None]
+        self, resource: str, gone: Removed, is_there: Callable[[], bool], remove: Callable[[], None]
     ) -> None:
         why, sent = "", False
         for attempt in range(PLAIN_ATTEMPTS):

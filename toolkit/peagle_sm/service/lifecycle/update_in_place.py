@@ -18,12 +18,12 @@ from peagle_sm.aws.streams.refusals import ON_ITS_WAY
 from peagle_sm.core.errors import EndpointFailed, Interrupted, PeagleError
 from peagle_sm.core.plan.updates import BAKING_S, deployment_config, update_alarm
 from peagle_sm.service.guard.leases import lease_of, prolonged
-from peagle_sm.service.inventory.belongings import Doomed
+from peagle_sm.service.inventory.belongings import ToRemove
 from peagle_sm.service.lifecycle.bringup import CREATE_ATTEMPTS, Run, create_free
 from peagle_sm.service.lifecycle.following import follow_endpoint, patience_s
 from peagle_sm.service.lifecycle.rescue import LOG_LINES
-from peagle_sm.service.lifecycle.teardown import PLAIN_ATTEMPTS, Gone, Teardown
-from peagle_sm.service.lifecycle.update_offer import Standing, UpdateOffer
+from peagle_sm.service.lifecycle.teardown import PLAIN_ATTEMPTS, Removed, Teardown
+from peagle_sm.service.lifecycle.update_offer import CurrentState, UpdateOffer
 
 # DescribeEndpoint may lag behind UpdateEndpoint; an old InService must not be taken for a rollback.
 _BEGINS_WITHIN_S = 60.0
@@ -32,7 +32,7 @@ _BEGINS_WITHIN_S = 60.0
 class InPlace:
     """One update of an endpoint that serves and goes on serving."""
 
-    def __init__(self, run: Run, found: Standing, offer: UpdateOffer) -> None:
+    def __init__(self, run: Run, found: CurrentState, offer: UpdateOffer) -> None:
         """Remember how it stood, so that a failure puts it back."""
         self._run = run
         self._offer = offer
@@ -162,9 +162,9 @@ class InPlace:
                 cause.details["log_tail"] = [
                     line.message for line in logs.tail(run.session, run.name, LOG_LINES, None)
                 ]
-        gone = Gone()
+        gone = Removed()
         try:
-            new = Doomed(run.name, (names.config,), (names.model,))
+            new = ToRemove(run.name, (names.config,), (names.model,))
             Teardown(run.session, run.pacing, run.report).remove_free(new, gone)
             left = dict(gone.left)
             cloudwatch.remove(run.session, update_alarm(run.name)["AlarmName"])

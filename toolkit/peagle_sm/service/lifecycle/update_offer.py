@@ -26,7 +26,7 @@ _UPDATABLE = ("InService", "UpdateRollbackFailed", "Updating")
 
 
 @dataclass(frozen=True)
-class Standing:
+class CurrentState:
     """What there is under the name: ``facts`` None where the endpoint is off; ``tags`` are the endpoint's."""
 
     one: Belongings
@@ -73,7 +73,7 @@ class UpdateOffer:
         return {key: plain(value) for key, value in shown.items()}
 
 
-def standing(session: Session, plan: Plan, strategy: Update) -> Standing:
+def current_state(session: Session, plan: Plan, strategy: Update) -> CurrentState:
     """Look what there is to update.
 
     Raises:
@@ -96,7 +96,7 @@ def standing(session: Session, plan: Plan, strategy: Update) -> Standing:
                 f"endpoint {name} exists and was not made by peagle-sm; it is not touched.",
                 "Choose another name for the spec.",
             )
-        return Standing(one, facts, tags, facts.config_name)
+        return CurrentState(one, facts, tags, facts.config_name)
     if not one.configs:
         raise NotFound(
             f"endpoint {name!r} does not exist in {session.region}: there is nothing to update.",
@@ -109,13 +109,13 @@ def standing(session: Session, plan: Plan, strategy: Update) -> Standing:
             f"Bring it back as it was with `peagle-sm resume {name}{flags}`, or start it with the new spec: "
             f"`peagle-sm update SPEC --strategy off-update-on{flags}`.",
         )
-    return Standing(one, None, one.tags, one.kept_config or one.configs[0])
+    return CurrentState(one, None, one.tags, one.kept_config or one.configs[0])
 
 
 def offer_of(
     session: Session,
     plan: Plan,
-    found: Standing,
+    found: CurrentState,
     strategy: Update,
     alarms: Sequence[str],
     now: datetime,
@@ -172,7 +172,7 @@ def _refuse_another_type(session: Session, offer: UpdateOffer) -> None:
 
 
 def _changed_fields(
-    session: Session, plan: Plan, found: Standing, wanted: Mapping[str, Mapping[str, Any]]
+    session: Session, plan: Plan, found: CurrentState, wanted: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Change, ...]:
     if found.old_config == plan.names.config:
         return ()

@@ -18,14 +18,14 @@ from peagle_sm.service.endpoint import Endpoint
 from peagle_sm.service.events import Pacing, Progress, Reporter
 from peagle_sm.service.guard.guarding import require_guard
 from peagle_sm.service.guard.leases import note, unpaused
-from peagle_sm.service.inventory.belongings import Belongings, Doomed, belongings_of
+from peagle_sm.service.inventory.belongings import Belongings, ToRemove, belongings_of
 from peagle_sm.service.inventory.survey import survey
 from peagle_sm.service.lifecycle.bringup import Run, create_free
 from peagle_sm.service.lifecycle.deployment import bring_up
 from peagle_sm.service.lifecycle.pausing import pause
-from peagle_sm.service.lifecycle.teardown import Gone, Teardown
+from peagle_sm.service.lifecycle.teardown import Removed, Teardown
 from peagle_sm.service.lifecycle.update_in_place import InPlace
-from peagle_sm.service.lifecycle.update_offer import Standing, UpdateOffer, offer_of, standing
+from peagle_sm.service.lifecycle.update_offer import CurrentState, UpdateOffer, current_state, offer_of
 from peagle_sm.service.planning.planning import plan_for, refuse_errors
 
 
@@ -91,7 +91,7 @@ def _agree(
     unguarded: bool,
     preflight: Callable[[Plan], object] | None,
     skip: Collection[str],
-) -> tuple[UpdateOffer, Standing]:
+) -> tuple[UpdateOffer, CurrentState]:
     way = strategy or spec.update
     plan = plan_for(spec, session)
     refuse_errors(plan, skip)
@@ -99,7 +99,7 @@ def _agree(
         require_guard(session)
     if preflight is not None:
         preflight(plan)
-    found = standing(session, plan, way)
+    found = current_state(session, plan, way)
     names = (str(update_alarm(spec.name)["AlarmName"]), *alarms)
     offer = offer_of(session, plan, found, way, names, pacing.clock())
     if confirm is not None and not offer.done and not confirm(offer):
@@ -110,7 +110,7 @@ def _agree(
     return offer, found
 
 
-def _off_and_on(run: Run, found: Standing) -> None:
+def _off_and_on(run: Run, found: CurrentState) -> None:
     back = f"peagle-sm resume {run.name}{run.session.command_flags()}"
     ours = found.facts is not None and found.facts.config_name == run.plan.names.config
     create_free(run)  # what AWS does not take is refused while the old one still serves
@@ -162,12 +162,12 @@ def _write_tags(run: Run, one: Belongings, offer: UpdateOffer) -> None:
 
 def _remove_the_old(run: Run, one: Belongings) -> None:
     names = run.plan.names
-    old = Doomed(
+    old = ToRemove(
         run.name,
         tuple(name for name in one.configs if name != names.config),
         tuple(name for name in one.models if name != names.model),
     )
-    gone = Gone()
+    gone = Removed()
     Teardown(run.session, run.pacing, run.report).remove_free(old, gone)
     if gone.left:
         left = ", ".join(f"{resource} ({why})" for resource, why in gone.left.items())

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from peagle_sm.aws.readers.jumpstart import Shelf
+from peagle_sm.aws.readers.jumpstart import DocumentCache
 from peagle_sm.aws.session.folders import cache_dir
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.catalog.catalog import load_catalog
@@ -89,10 +89,12 @@ def make_lock(
     before, unreadable = _read(path)
     config = config or (before.asked.config if before else None)
     buckets = buckets_for(session.region, environ)
-    shelf = Shelf(session, buckets.public, keep=None if session.is_local else _keep(environ), environ=environ)
-    rows = parse_manifest(shelf.read(MANIFEST_KEY).content, f"s3://{buckets.public}/{MANIFEST_KEY}")
+    documents = DocumentCache(
+        session, buckets.public, keep=None if session.is_local else _keep(environ), environ=environ
+    )
+    rows = parse_manifest(documents.read(MANIFEST_KEY).content, f"s3://{buckets.public}/{MANIFEST_KEY}")
     keep = before if before is not None and before.asked.model == spec.model and not upgrade else None
-    found = find(rows, shelf, entry, keep)
+    found = find(rows, documents, entry, keep)
     made = _lock(spec, session, found, buckets, config)
     newest = row_of(rows, found.row.model_id).version
     return Locking(

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 _LONGEST_MESSAGE = 1024
 
 
-class Letters:
+class DeadLetters:
     """Writes to queues and topics in moto."""
 
     def __init__(self, moto: Moto, clock: LocalClock) -> None:
