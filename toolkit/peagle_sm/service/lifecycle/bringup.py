@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from peagle_sm.aws.control import lifetime
 from peagle_sm.aws.control import sagemaker as control
@@ -31,43 +31,49 @@ CREATE_ATTEMPTS = 5
 
 @dataclass
 class Run:
-    """One deploy under way.
+    """One endpoint that is brought up, by a deploy or a resume, and what a clean-up must know of it.
 
+    ``to_remove`` is what a clean-up removes, and ``undo`` the command that finishes it by hand.
     ``may_exist``: an endpoint of ours may be there, so a clean-up that cannot ask AWS must say so.
     ``unsettled``: a CreateEndpoint was sent and its answer has not come.
     ``began_at``: when AWS says that the endpoint was created; None while it has not said.
     """
 
-    plan: Plan
+    name: str
+    config: str
+    to_remove: ToRemove
+    undo: Literal["delete", "pause"]
+    startup_timeout_s: float
     session: Session
     pacing: Pacing
     report: Reporter
-    may_exist: bool = False
-    unsettled: bool = False
-    began_at: datetime | None = None
+    may_exist: bool = field(default=False, kw_only=True)
+    unsettled: bool = field(default=False, kw_only=True)
+    began_at: datetime | None = field(default=None, kw_only=True)
 
-    @property
-    def name(self) -> str:
-        """The endpoint's name."""
-        return self.plan.names.endpoint
 
-    @property
-    def to_remove(self) -> ToRemove:
-        """Everything that the plan makes."""
-        names = self.plan.names
-        return ToRemove(names.endpoint, (names.config,), (names.model,), (names.schedule,))
+@dataclass
+class Deploy(Run):
+    """The run of a plan."""
 
-    @property
-    def undo(self) -> str:
-        """A deploy is undone by deleting."""
-        return "delete"
+    plan: Plan
+
+    @classmethod
+    def of(cls, plan: Plan, session: Session, pacing: Pacing, report: Reporter) -> Deploy:
+        """Begin with a plan; a clean-up removes everything that the plan makes."""
+        names = plan.names
+        everything = ToRemove(names.endpoint, (names.config,), (names.model,), (names.schedule,))
+        timeout_s = plan.spec.startup_timeout_s
+        return cls(
+            names.endpoint, names.config, everything, "delete", timeout_s, session, pacing, report, plan
+        )
 
     def parameters(self, operation: str) -> dict[str, Any]:
         """Return the plan's parameters of one operation."""
         return next(one.parameters for one in self.plan.requests if one.operation == operation)
 
 
-def arm(run: Run, found: Survey) -> None:
+def arm(run: Deploy, found: Survey) -> None:
     """Arm the lifetime limit, unless that of an endpoint which exists is armed: its time runs on."""
     limit = found.lifetime
     exists = found.state in ("creating", "settling", "live")
@@ -79,17 +85,21 @@ def arm(run: Run, found: Survey) -> None:
     arm_anew(run)
 
 
-def arm_anew(run: Run) -> None:
-    """Arm the lifetime limit, and remove what an older stack of the name has left beside it."""
+def arm_anew(run: Deploy) -> None:
+    """Arm the plan's lifetime limit, or one that lasts as long as a lease of `keep`."""
+    arm_schedule(run, prolonged(run.parameters("create_schedule"), lease_of(run.session, run.name)))
+
+
+def arm_schedule(run: Run, parameters: dict[str, Any]) -> None:
+    """Arm a lifetime limit, and remove what an older stack of the name has left beside it."""
     lifetime.remove_hard(run.session, run.name)
-    lease = lease_of(run.session, run.name)
-    armed = lifetime.arm(run.session, prolonged(run.parameters("create_schedule"), lease))
+    armed = lifetime.arm(run.session, parameters)
     run.report(
         "lifetime", f"lifetime limit armed: deleted at {_at(armed)}", resource=f"schedule/{armed.name}"
     )
 
 
-def create(run: Run, found: Survey) -> None:
+def create(run: Deploy, found: Survey) -> None:
     """Create model, config and endpoint, or adopt what is there.
 
     Raises:
@@ -104,10 +114,10 @@ def create(run: Run, found: Survey) -> None:
         return
     create_free(run)
     create_group(run.session, run.name, run.report)
-    create_endpoint(run)
+    create_planned_endpoint(run)
 
 
-def create_free(run: Run) -> None:
+def create_free(run: Deploy) -> None:
     """Create model and config, which cost nothing, or adopt what is there.
 
     Raises:
@@ -115,35 +125,45 @@ def create_free(run: Run) -> None:
         PeagleError: AWS refused, or gave no answer several times.
     """
     names, session = run.plan.names, run.session
-    made = _ensure(
+    made = create_once(
         run,
         lambda: control.create_model(session, run.parameters("create_model")),
-        lambda: control.describe_model(session, names.model),
+        lambda: _is_this_plans(run, control.describe_model(session, names.model)),
     )
     run.report("model", f"model {names.model} {made}", resource=f"model/{names.model}")
-    made = _ensure(
+    made = create_once(
         run,
         lambda: control.create_endpoint_config(session, run.parameters("create_endpoint_config")),
-        lambda: control.describe_endpoint_config(session, names.config),
+        lambda: _is_this_plans(run, control.describe_endpoint_config(session, names.config)),
     )
     run.report("config", f"endpoint config {names.config} {made}", resource=f"endpoint-config/{names.config}")
 
 
-def create_endpoint(run: Run) -> None:
-    """Create the endpoint, or adopt the one that is there.
+def create_planned_endpoint(run: Deploy) -> None:
+    """Create the plan's endpoint, or adopt the one that is there.
 
     Raises:
         PlanRefused: its name is taken by one that is not this plan's.
         PeagleError: AWS refused, or gave no answer several times.
     """
-    names, session = run.plan.names, run.session
+    create_endpoint(run, run.parameters("create_endpoint"), lambda facts: _is_this_plans(run, facts))
+
+
+def create_endpoint(
+    run: Run, parameters: dict[str, Any], is_ours: Callable[[EndpointFacts | None], bool]
+) -> None:
+    """Create an endpoint, or adopt the one that is there and ``is_ours``.
+
+    Raises:
+        PeagleError: AWS refused, or gave no answer several times.
+    """
     run.may_exist = run.unsettled = True
     run.report.start_billing()
     try:
-        made = _ensure(
+        made = create_once(
             run,
-            lambda: control.create_endpoint(session, run.parameters("create_endpoint")),
-            lambda: control.describe_endpoint(session, names.endpoint),
+            lambda: control.create_endpoint(run.session, parameters),
+            lambda: is_ours(control.describe_endpoint(run.session, run.name)),
         )
     except PeagleError as error:
         run.may_exist = run.unsettled = is_unsettled(error)
@@ -166,15 +186,15 @@ def follow(run: Run) -> EndpointFacts:
     return follow_endpoint(
         run.session,
         run.name,
-        run.plan.names.config,
-        patience=patience_s(run.plan.spec.startup_timeout_s),
+        run.config,
+        patience=patience_s(run.startup_timeout_s),
         pacing=run.pacing,
         report=run.report,
         note=note,
     )
 
 
-def _clear_the_name(run: Run, found: Survey) -> None:
+def _clear_the_name(run: Deploy, found: Survey) -> None:
     if found.state == "failed" and found.endpoint is not None:
         reason = cause_first(found.endpoint.failure_reason or "no reason given", "").splitlines()[0]
         run.report(
@@ -184,15 +204,19 @@ def _clear_the_name(run: Run, found: Survey) -> None:
         Teardown(run.session, run.pacing, run.report, "check").remove_endpoint(run.name, Removed())
 
 
-def _ensure(run: Run, send: Callable[[], None], look: Callable[[], Any]) -> str:
-    """Create once; after an unclear answer look before trying again, and adopt what is this plan's."""
+def create_once(run: Run, send: Callable[[], None], is_there: Callable[[], bool]) -> str:
+    """Create once; after an unclear answer look before trying again, and adopt what is there.
+
+    Returns:
+        What became of it, as the end of a sentence.
+    """
     for attempt in range(1, CREATE_ATTEMPTS + 1):
         try:
             send()
         except PeagleError as error:
             if not (is_unsettled(error) or is_taken(error)):
                 raise
-            if _is_this_plans(run, look()):
+            if is_there():
                 return "was there already and is taken up"
             if attempt == CREATE_ATTEMPTS:
                 raise
@@ -203,7 +227,7 @@ def _ensure(run: Run, send: Callable[[], None], look: Callable[[], Any]) -> str:
     raise AssertionError("unreachable")
 
 
-def _is_this_plans(run: Run, facts: Any) -> bool:
+def _is_this_plans(run: Deploy, facts: Any) -> bool:
     if facts is None:
         return False
     tags = control.tags_of(run.session, facts.arn)
@@ -220,7 +244,7 @@ def _is_this_plans(run: Run, facts: Any) -> bool:
     )
 
 
-def _age_s(run: Run, facts: EndpointFacts | None) -> float:
+def _age_s(run: Deploy, facts: EndpointFacts | None) -> float:
     if facts is None or facts.created_at is None:
         return 0.0
     return (run.pacing.clock() - facts.created_at).total_seconds()

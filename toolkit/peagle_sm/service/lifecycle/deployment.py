@@ -15,7 +15,7 @@ from peagle_sm.service.events import Pacing, Progress, Reporter
 from peagle_sm.service.guard.guarding import require_guard
 from peagle_sm.service.guard.leases import lease_of
 from peagle_sm.service.inventory.survey import Survey, survey
-from peagle_sm.service.lifecycle.bringup import Run, arm, arm_anew, create, create_endpoint, follow
+from peagle_sm.service.lifecycle.bringup import Deploy, arm, arm_anew, create, create_planned_endpoint, follow
 from peagle_sm.service.lifecycle.capacity import ATTEMPTS, is_short, no_capacity
 from peagle_sm.service.lifecycle.rescue import rescue
 from peagle_sm.service.lifecycle.teardown import Removed, Teardown
@@ -61,7 +61,7 @@ def deploy(
         plan, found = _agree(spec, session, confirm, pacing, unguarded, preflight, skip_checks, surveyed)
     except KeyboardInterrupt:
         raise Interrupted("Interrupted: nothing was created.") from None
-    run = Run(plan, session, pacing, Reporter(progress, pacing, plan.usd_per_hour))
+    run = Deploy.of(plan, session, pacing, Reporter(progress, pacing, plan.usd_per_hour))
     if found.serves:
         _take_up_what_serves(run, found)
     else:
@@ -115,7 +115,7 @@ def _changes_nothing(plan: Plan, found: Survey, pacing: Pacing) -> bool:
     return found.serves and limit is not None and limit.guards(plan.names.endpoint, pacing.clock())
 
 
-def _take_up_what_serves(run: Run, found: Survey) -> None:
+def _take_up_what_serves(run: Deploy, found: Survey) -> None:
     # Traffic may depend on it: a failure or Ctrl-C from here on must not delete it.
     try:
         arm(run, found)
@@ -126,7 +126,7 @@ def _take_up_what_serves(run: Run, found: Survey) -> None:
         raise Interrupted(f"Interrupted: endpoint {run.name} was there before and is left.") from None
 
 
-def _other_tags(run: Run, found: Survey) -> str:
+def _other_tags(run: Deploy, found: Survey) -> str:
     """Say where the spec asks for other tags: its minutes and limits are no part of the spec's hash."""
     wanted = {tag["Key"]: tag["Value"] for tag in run.parameters("create_endpoint")["Tags"]}
     fields = [one.field.removeprefix("Tags.") for one in tag_changes(found.tags, wanted)]
@@ -136,7 +136,7 @@ def _other_tags(run: Run, found: Survey) -> str:
     return f". The spec asks for other tags ({', '.join(fields)}): `peagle-sm update SPEC{flags}` writes them"
 
 
-def bring_up(run: Run, found: Survey, wait: bool = True) -> None:
+def bring_up(run: Deploy, found: Survey, wait: bool = True) -> None:
     """Arm, create and follow; whatever fails or stops it is cleaned up (`rescue` tells what it raises)."""
     run.may_exist = found.state == "creating"
     try:
@@ -150,7 +150,7 @@ def bring_up(run: Run, found: Survey, wait: bool = True) -> None:
         rescue(run, cause)
 
 
-def _follow_while_short(run: Run) -> None:
+def _follow_while_short(run: Deploy) -> None:
     """Follow, and create the endpoint again where AWS had no instance left; each failed one goes first.
 
     Raises:
@@ -176,4 +176,4 @@ def _follow_while_short(run: Run) -> None:
         run.pacing.sleep(wait)
         # The guard may have seen the endpoint gone meanwhile, and removed its lifetime limit.
         arm_anew(run)
-        create_endpoint(run)
+        create_planned_endpoint(run)

@@ -3,48 +3,18 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import datetime
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from peagle_sm.aws.control import logs
-from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import BillableLeft, EndpointFailed, Interrupted, PeagleError
-from peagle_sm.service.events import Pacing, Reporter
-from peagle_sm.service.inventory.belongings import ToRemove
+from peagle_sm.service.lifecycle.bringup import Run
 from peagle_sm.service.lifecycle.handover import leave_to_the_schedule
 from peagle_sm.service.lifecycle.teardown import LocalServerGone, Removed, Teardown
 
 LOG_LINES = 20
 
 
-class Undertaking(Protocol):
-    """A deploy or a resume under way: what a clean-up must know of it.
-
-    ``may_exist``: an endpoint of ours may be there; ``unsettled``: a CreateEndpoint was sent and its answer
-    has not come; ``to_remove`` is what goes; ``undo`` is the command that finishes a clean-up by hand.
-    """
-
-    session: Session
-    pacing: Pacing
-    report: Reporter
-    may_exist: bool
-    unsettled: bool
-    began_at: datetime | None
-
-    @property
-    def name(self) -> str:
-        """The endpoint's name."""
-
-    @property
-    def to_remove(self) -> ToRemove:
-        """What was made, or may have been."""
-
-    @property
-    def undo(self) -> str:
-        """The word of the command line that undoes it."""
-
-
-def rescue(run: Undertaking, cause: BaseException) -> NoReturn:
+def rescue(run: Run, cause: BaseException) -> NoReturn:
     """Clean up after ``cause`` and raise what the caller must know.
 
     Raises:
@@ -84,7 +54,7 @@ def rescue(run: Undertaking, cause: BaseException) -> NoReturn:
     _raise_cause(run, cause, gone)
 
 
-def _raise_interrupted(run: Undertaking, gone: Removed) -> NoReturn:
+def _raise_interrupted(run: Run, gone: Removed) -> NoReturn:
     if not gone.left:
         raise Interrupted(
             f"Interrupted: what this run had created of {run.name} is deleted again.",
@@ -97,7 +67,7 @@ def _raise_interrupted(run: Undertaking, gone: Removed) -> NoReturn:
     ) from None
 
 
-def _raise_cause(run: Undertaking, cause: BaseException, gone: Removed) -> NoReturn:
+def _raise_cause(run: Run, cause: BaseException, gone: Removed) -> NoReturn:
     if isinstance(cause, PeagleError):
         cause.details |= {"deleted": gone.deleted, "left": sorted(gone.left)}
         if gone.left:
@@ -110,11 +80,11 @@ def _raise_cause(run: Undertaking, cause: BaseException, gone: Removed) -> NoRet
     raise cause
 
 
-def _undo_command(run: Undertaking) -> str:
+def _undo_command(run: Run) -> str:
     return f"peagle-sm {run.undo} {run.name} --yes{run.session.command_flags()}"
 
 
-def _log_tail(run: Undertaking) -> list[str]:
+def _log_tail(run: Run) -> list[str]:
     with suppress(PeagleError):
         return [line.message for line in logs.tail(run.session, run.name, LOG_LINES, run.began_at)]
     return []
@@ -124,7 +94,7 @@ def _visible(cause: BaseException) -> BaseException | None:
     return None if isinstance(cause, KeyboardInterrupt) else cause
 
 
-def _advice(run: Undertaking, reason: str) -> str:
+def _advice(run: Run, reason: str) -> str:
     lowered = reason.lower()
     if "no space left" in lowered:
         return "Free some space on the disk that the reason names, and deploy again."

@@ -11,7 +11,6 @@ from typing import Any
 from peagle_sm.aws.control import lifetime
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.sagemaker import ConfigFacts, EndpointFacts
-from peagle_sm.aws.session.errors import is_taken, is_unsettled
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import (
     BillableLeft,
@@ -34,11 +33,10 @@ from peagle_sm.service.inventory.belongings import Belongings, ToRemove, belongi
 from peagle_sm.service.inventory.inspection import absent, kept_config
 from peagle_sm.service.inventory.listing import plain, price_per_hour
 from peagle_sm.service.inventory.ownership import amount, belongs_to, require_own_stack
-from peagle_sm.service.lifecycle.following import follow_endpoint, patience_s
+from peagle_sm.service.lifecycle.bringup import Run, arm_schedule, create_endpoint, follow
 from peagle_sm.service.lifecycle.rescue import rescue
 from peagle_sm.service.lifecycle.teardown import Removed, Teardown
 
-CREATE_ATTEMPTS = 5
 LONGEST_STARTUP_S = 3600
 DEFAULT_LIFETIME_HOURS = 8.0
 
@@ -64,31 +62,6 @@ class ResumeOffer:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; times as ISO text."""
         return {key: plain(value) for key, value in asdict(self).items()}
-
-
-@dataclass
-class _Run:
-    """One resume under way, as a clean-up sees it: config and model stay."""
-
-    name: str
-    config: ConfigFacts
-    tags: Mapping[str, str]
-    session: Session
-    pacing: Pacing
-    report: Reporter
-    may_exist: bool = False
-    unsettled: bool = False
-    began_at: datetime | None = None
-
-    @property
-    def to_remove(self) -> ToRemove:
-        """The endpoint and its schedule."""
-        return ToRemove(self.name, (), (), (schedule_name(self.name),))
-
-    @property
-    def undo(self) -> str:
-        """A resume is undone by pausing."""
-        return "pause"
 
 
 def resume(
@@ -238,77 +211,46 @@ def _by_itself(
 ) -> ResumeOffer:
     role = _role(session, one)
     tags = control.tags_of(session, config.arn) or {}
-    run = _Run(one.name, config, tags, session, pacing, report, may_exist=one.endpoint is not None)
+    run = Run(
+        one.name,
+        config.name,
+        ToRemove(one.name, schedules=(schedule_name(one.name),)),  # config and model stay
+        "pause",
+        LONGEST_STARTUP_S,
+        session,
+        pacing,
+        report,
+        may_exist=one.endpoint is not None,
+    )
     ends = pacing.clock().replace(microsecond=0) + timedelta(hours=offer.lifetime_hours)
     expires_at = max(ends, offer.expires_at)
     try:
         if one.endpoint is not None and one.endpoint.status in ("Deleting", "Failed"):
             Teardown(session, pacing, report, "check").remove_endpoint(one.name, Removed())
-        parameters = lifetime_schedule(one.name, session.region, role, expires_at)
-        lifetime.remove_hard(session, one.name)
-        armed = lifetime.arm(session, parameters)
-        report(
-            "lifetime",
-            f"lifetime limit armed: deleted at {expires_at:%Y-%m-%d %H:%M} UTC",
-            resource=f"schedule/{armed.name}",
-        )
-        _create(run)
-        _follow(run)
+        arm_schedule(run, lifetime_schedule(one.name, session.region, role, expires_at))
+        _create(run, tags)
+        follow(run)
     except (KeyboardInterrupt, Exception) as cause:
         _rescue(run, cause)
     _unmark(session, config, report)
     return replace(offer, expires_at=expires_at)
 
 
-def _create(run: _Run) -> None:
-    own = {key: value for key, value in run.tags.items() if key not in (keys.PAUSED, keys.SCHEDULER_ROLE)}
+def _create(run: Run, tags: Mapping[str, str]) -> None:
+    own = {key: value for key, value in tags.items() if key not in (keys.PAUSED, keys.SCHEDULER_ROLE)}
     parameters = {
         "EndpointName": run.name,
-        "EndpointConfigName": run.config.name,
+        "EndpointConfigName": run.config,
         "Tags": [{"Key": key, "Value": value} for key, value in own.items()],
     }
-    run.may_exist = run.unsettled = True
-    run.report.start_billing()
-    for attempt in range(1, CREATE_ATTEMPTS + 1):
-        try:
-            control.create_endpoint(run.session, parameters)
-        except PeagleError as error:
-            if not (is_unsettled(error) or is_taken(error)):
-                run.may_exist = run.unsettled = False
-                raise
-            if _is_there(run):
-                break
-            if attempt == CREATE_ATTEMPTS:
-                raise
-            run.report("check", f"no clear answer, trying again ({error.message})")
-            run.pacing.sleep(min(run.pacing.poll_s, 2.0**attempt))
-        else:
-            break
-    run.unsettled = False
-    run.report("endpoint", f"endpoint {run.name} created", status="Creating", resource=f"endpoint/{run.name}")
+
+    def is_ours(facts: EndpointFacts | None) -> bool:
+        return facts is not None and belongs_to(control.tags_of(run.session, facts.arn), run.name)
+
+    create_endpoint(run, parameters, is_ours)
 
 
-def _is_there(run: _Run) -> bool:
-    facts = control.describe_endpoint(run.session, run.name)
-    return facts is not None and belongs_to(control.tags_of(run.session, facts.arn), run.name)
-
-
-def _follow(run: _Run) -> None:
-    def note(facts: EndpointFacts) -> None:
-        run.began_at = facts.created_at
-
-    follow_endpoint(
-        run.session,
-        run.name,
-        run.config.name,
-        patience=patience_s(LONGEST_STARTUP_S),
-        pacing=run.pacing,
-        report=run.report,
-        note=note,
-    )
-
-
-def _rescue(run: _Run, cause: BaseException) -> None:
+def _rescue(run: Run, cause: BaseException) -> None:
     try:
         rescue(run, cause)
     except Interrupted as stopped:

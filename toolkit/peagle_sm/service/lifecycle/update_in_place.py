@@ -19,7 +19,7 @@ from peagle_sm.core.errors import EndpointFailed, Interrupted, PeagleError
 from peagle_sm.core.plan.updates import BAKING_S, deployment_config, update_alarm
 from peagle_sm.service.guard.leases import lease_of, prolonged
 from peagle_sm.service.inventory.belongings import ToRemove
-from peagle_sm.service.lifecycle.bringup import CREATE_ATTEMPTS, Run, create_free
+from peagle_sm.service.lifecycle.bringup import CREATE_ATTEMPTS, Deploy, create_free
 from peagle_sm.service.lifecycle.following import follow_endpoint, patience_s
 from peagle_sm.service.lifecycle.rescue import LOG_LINES
 from peagle_sm.service.lifecycle.teardown import PLAIN_ATTEMPTS, Removed, Teardown
@@ -32,7 +32,7 @@ _BEGINS_WITHIN_S = 60.0
 class InPlace:
     """One update of an endpoint that serves and goes on serving."""
 
-    def __init__(self, run: Run, found: CurrentState, offer: UpdateOffer) -> None:
+    def __init__(self, run: Deploy, found: CurrentState, offer: UpdateOffer) -> None:
         """Remember how it stood, so that a failure puts it back."""
         self._run = run
         self._offer = offer

@@ -20,7 +20,7 @@ from peagle_sm.service.guard.guarding import require_guard
 from peagle_sm.service.guard.leases import note, unpaused
 from peagle_sm.service.inventory.belongings import Belongings, ToRemove, belongings_of
 from peagle_sm.service.inventory.survey import survey
-from peagle_sm.service.lifecycle.bringup import Run, create_free
+from peagle_sm.service.lifecycle.bringup import Deploy, create_free
 from peagle_sm.service.lifecycle.deployment import bring_up
 from peagle_sm.service.lifecycle.pausing import pause
 from peagle_sm.service.lifecycle.teardown import Removed, Teardown
@@ -68,7 +68,7 @@ def update(
         )
     except KeyboardInterrupt:
         raise Interrupted("Interrupted: nothing was changed.") from None
-    run = Run(offer.plan, session, pacing, Reporter(progress, pacing, offer.usd_per_hour))
+    run = Deploy.of(offer.plan, session, pacing, Reporter(progress, pacing, offer.usd_per_hour))
     if offer.done:
         _end_the_pause(run, found.one.lifetime)  # one that an earlier run could not write
         run.report("ready", f"endpoint {run.name} serves this spec already", status="InService")
@@ -110,7 +110,7 @@ def _agree(
     return offer, found
 
 
-def _off_and_on(run: Run, found: CurrentState) -> None:
+def _off_and_on(run: Deploy, found: CurrentState) -> None:
     back = f"peagle-sm resume {run.name}{run.session.command_flags()}"
     ours = found.facts is not None and found.facts.config_name == run.plan.names.config
     create_free(run)  # what AWS does not take is refused while the old one still serves
@@ -128,7 +128,7 @@ def _off_and_on(run: Run, found: CurrentState) -> None:
         raise
 
 
-def _finish(run: Run, offer: UpdateOffer) -> None:
+def _finish(run: Deploy, offer: UpdateOffer) -> None:
     """What comes once the new config serves; a later run may do each step again."""
     session = run.session
     _end_the_pause(run, lifetime.get(session, run.plan.names.schedule))
@@ -140,12 +140,12 @@ def _finish(run: Run, offer: UpdateOffer) -> None:
     run.report("ready", f"endpoint {run.name} is in service", status="InService")
 
 
-def _end_the_pause(run: Run, limit: Lifetime | None) -> None:
+def _end_the_pause(run: Deploy, limit: Lifetime | None) -> None:
     ends = None if limit is None else limit.expires_at
     note(run.session, run.name, lambda entry: unpaused(entry, ends), run.pacing, run.report, "check")
 
 
-def _write_tags(run: Run, one: Belongings, offer: UpdateOffer) -> None:
+def _write_tags(run: Deploy, one: Belongings, offer: UpdateOffer) -> None:
     wanted = {tag["Key"]: tag["Value"] for tag in run.parameters("create_endpoint")["Tags"]}
     stale = stale_tags(one.tags, wanted)
     if one.endpoint is None or (not stale and all(one.tags.get(key) == wanted[key] for key in wanted)):
@@ -160,7 +160,7 @@ def _write_tags(run: Run, one: Belongings, offer: UpdateOffer) -> None:
     control.add_tags(run.session, one.endpoint.arn, wanted)
 
 
-def _remove_the_old(run: Run, one: Belongings) -> None:
+def _remove_the_old(run: Deploy, one: Belongings) -> None:
     names = run.plan.names
     old = ToRemove(
         run.name,
