@@ -4,37 +4,29 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from peagle_sm.core.catalog.catalog import load_catalog
 from peagle_sm.core.plan.plan import Plan
 from peagle_sm.core.plan.records import Context, Finding, MemoryFit, Names, Request
+from peagle_sm.core.plan.resolve import resolve
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 
 NOW = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
-SPECULATION = (
-    '{"method":"eagle3","model":"/opt/ml/model/p-eagle","num_speculative_tokens":7,"parallel_drafting":true}'
-)
-
 SPEC = EndpointSpec(
     name="coder",
     model="qwen3-coder-30b-a3b-instruct",
     speculation={"mode": "p-eagle", "num_speculative_tokens": 7},
+    placement={"instance_types": ["ml.p5.48xlarge"]},
     lifecycle={"max_lifetime_hours": 4},
 )
 REQUESTS = (
     Request("scheduler", "create_schedule", {"Name": "peagle-coder-lifetime"}),
-    Request(
-        "sagemaker",
-        "create_model",
-        {
-            "ModelName": "coder-0a1b2c3d",
-            "PrimaryContainer": {"Environment": {"SM_VLLM_SPECULATIVE_CONFIG": SPECULATION}},
-        },
-    ),
+    Request("sagemaker", "create_model", {"ModelName": "coder-0a1b2c3d"}),
     Request(
         "sagemaker",
         "create_endpoint_config",
         {
             "EndpointConfigName": "coder-0a1b2c3d",
-            "ProductionVariants": [{"InstanceType": "ml.p5.48xlarge", "ModelName": "coder-0a1b2c3d"}],
+            "ProductionVariants": [{"ModelName": "coder-0a1b2c3d"}],
         },
     ),
     Request(
@@ -59,9 +51,9 @@ ERROR = Finding(
 
 def plan(*findings: Finding, local: bool = False) -> Plan:
     """The plan, with some findings."""
+    context = Context(account="123456789012", region="us-west-2", now=NOW, local=local)
     return Plan(
-        spec=SPEC,
-        context=Context(account="123456789012", region="us-west-2", now=NOW, local=local),
+        draft=resolve(SPEC, context, load_catalog()),
         names=Names("coder", "coder-0a1b2c3d", "coder-0a1b2c3d", "peagle-coder-lifetime"),
         spec_hash="0a1b2c3d",
         requests=REQUESTS,

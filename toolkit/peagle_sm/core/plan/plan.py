@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,11 +12,10 @@ from peagle_sm.core.checks.placement import unused_gpus
 from peagle_sm.core.display.card import Card, Note, Shown, Table, Tone
 from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.plan.cost import cost_of
-from peagle_sm.core.plan.environment import SPECULATIVE_CONFIG
 from peagle_sm.core.plan.memory import memory_fit
 from peagle_sm.core.plan.payloads import names_for, requests_for, schedule_name, spec_hash
 from peagle_sm.core.plan.records import Context, Finding, MemoryFit, Names, Request
-from peagle_sm.core.plan.resolve import resolve
+from peagle_sm.core.plan.resolve import Draft, resolve
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.words import STAND_IN, Severity, advised, speculation_text, usd
 
@@ -64,14 +62,14 @@ class Plan(Shown):
     what is paid on top while an update in place runs its second fleet (None where there is none, or its
     price is not known).
 
-    ``requests`` is empty when a fact is missing that a payload cannot do without; a finding names it.
+    ``draft`` is the spec with every choice made. ``requests`` are what a deploy sends, in this order; they
+    are empty when a fact is missing that a payload cannot do without, and a finding names it.
     Money is None where no price is known; ``price_source`` then says so. ``unused_gpus`` counts the
     accelerators of one instance that no replica uses. ``max_usd`` is the price of the whole lifetime, or
     until ``kept_until``: the end of a lease of `keep` that outlasts it.
     """
 
-    spec: EndpointSpec
-    context: Context
+    draft: Draft = field(repr=False)
     names: Names
     spec_hash: str
     requests: tuple[Request, ...]
@@ -85,6 +83,16 @@ class Plan(Shown):
     most_usd_per_hour: float | None = None
     update_usd_per_hour: float | None = None
     kept_until: datetime | None = None
+
+    @property
+    def spec(self) -> EndpointSpec:
+        """What the user asked for."""
+        return self.draft.spec
+
+    @property
+    def context(self) -> Context:
+        """Where and when it would be deployed."""
+        return self.draft.context
 
     @property
     def refused(self) -> bool:
@@ -110,8 +118,7 @@ def make_plan(spec: EndpointSpec, context: Context, catalog: Catalog | None = No
     names = names_for(spec.name, digest, component=draft.scales_to_zero)
     cost = cost_of(draft)
     return Plan(
-        spec=spec,
-        context=context,
+        draft=draft,
         names=names,
         spec_hash=digest,
         requests=requests_for(draft, names, digest),
@@ -209,22 +216,13 @@ def instances(plan: Plan) -> str:
 
 
 def instance_types(plan: Plan) -> list[str]:
-    """The types asked for, in order of preference; the spec's own where nothing is requested."""
-    for request in plan.requests:
-        for variant in request.parameters.get("ProductionVariants", ()):
-            pools = [pool["InstanceType"] for pool in variant.get("InstancePools", ())]
-            return [variant["InstanceType"]] if "InstanceType" in variant else pools
-    return list(plan.spec.placement.instance_types)
+    """The types asked for, in order of preference."""
+    return list(plan.draft.instance_types)
 
 
 def draft_tokens(plan: Plan) -> int | None:
-    """K as the engine will be given it, else as the spec has it."""
-    for request in plan.requests:
-        text = request.parameters.get("PrimaryContainer", {}).get("Environment", {}).get(SPECULATIVE_CONFIG)
-        if text:
-            tokens = json.loads(text).get("num_speculative_tokens")
-            return tokens if isinstance(tokens, int) else None
-    return plan.spec.speculation.num_speculative_tokens
+    """K as the engine will be given it; None without speculation."""
+    return plan.draft.num_speculative_tokens if plan.draft.speculating else None
 
 
 def request_name(request: Request) -> str:
