@@ -13,8 +13,7 @@ from aws_cdk import App, Environment
 from peagle_sm.core.errors import PeagleError
 from stacks.endpoint_stack import EndpointStack
 from stacks.guard.guard_stack import GuardStack
-from stacks.planning import DEFAULT_REGION, plan_for
-from stacks.specs import read_context
+from stacks.specs import DEFAULT_REGION, plan_for, read_context
 
 
 def build(app: App, environment: Mapping[str, str]) -> None:
@@ -27,7 +26,7 @@ def build(app: App, environment: Mapping[str, str]) -> None:
     region = wanted.region or environment.get("CDK_DEFAULT_REGION") or DEFAULT_REGION
     if wanted.image:
         # With its own file-system asset, so only where it is asked for.
-        from stacks.image.image_stack import ImageStack
+        from stacks.image_stack import ImageStack
 
         ImageStack(app, env=Environment(region=wanted.region))
     plans = [plan_for(spec, region, wanted.stand_ins) for spec in wanted.specs]

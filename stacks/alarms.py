@@ -7,8 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from stacks.acceptance import DRAFTED, DRAFTING_FAULT, INEFFECTIVE, can_be_ineffective
-from stacks.watched import INSTANCES, INVOCATIONS, Watched, stat
+from stacks.metrics import (
+    DRAFTED,
+    DRAFTING_FAULT,
+    INEFFECTIVE,
+    INSTANCES,
+    INVOCATIONS,
+    Watched,
+    can_be_ineffective,
+    stat,
+)
 
 Missing = Literal["notBreaching", "breaching", "ignore", "missing"]
 

@@ -1,21 +1,106 @@
-"""Model, config, endpoint and the end of its life, from the requests that boto3 would send."""
+"""The SageMaker resources of an endpoint stack: model, config, endpoint, component, lifetime, autoscaling.
+
+They are made from the requests that boto3 would send. boto3 writes `VolumeSizeInGB`, the CDK
+`volume_size_in_gb`. `properties` matches the two by the parameters of the L1 class, nested ones too, so
+that a field which CloudFormation lacks raises an error and is never dropped silently.
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from aws_cdk import CfnCondition, CfnResource, CfnTag, Fn
+from aws_cdk import aws_applicationautoscaling as autoscaling
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
-from peagle_sm.core.guard import names as guard_names
+from peagle_sm.core import guard as guard_names
 from peagle_sm.core.plan import tags
 from peagle_sm.core.plan.plan import Plan, bodies
-from stacks.planning import EXECUTION_ROLE
-from stacks.properties import lacking, properties
-from stacks.watched import instance_types
+from peagle_sm.core.spec.endpoint_spec import AutoscalingSpec
+from stacks.metrics import INVOCATIONS, Watched, instance_types
+from stacks.specs import EXECUTION_ROLE
+
+_NESTED = re.compile(r"\b\w+\.(\w+Property)\b")
+_THE_CONSTRUCTS_OWN = frozenset({"scope", "id"})
+
+
+class Unsupported(ValueError):
+    """CloudFormation has no property for this field; ``path`` leads to it, for example A.B.C."""
+
+    def __init__(self, path: str) -> None:
+        """Keep where the field stands."""
+        super().__init__(f"CloudFormation has no property for {path}")
+        self.path = path
+
+
+@cache
+def known(l1: type, nested: str | None = None) -> Mapping[str, tuple[str, str | None]]:
+    """Return field name, folded -> (the CDK's parameter, the nested type's name or None)."""
+    owner: type = getattr(l1, nested) if nested else l1
+    found = {}
+    for name, parameter in inspect.signature(vars(owner)["__init__"]).parameters.items():
+        if name != "self" and (nested or name not in _THE_CONSTRUCTS_OWN):
+            inner = _NESTED.search(str(parameter.annotation))
+            found[_folded(name)] = (name, inner.group(1) if inner else None)
+    return found
+
+
+def lacking(l1: type, payload: Mapping[str, Any]) -> list[str]:
+    """Return the paths of all fields of the payload that CloudFormation has no property for."""
+    return _lacking(l1, None, payload, "")
+
+
+def properties(l1: type, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the payload as keyword arguments of an L1 class.
+
+    Raises:
+        Unsupported: CloudFormation lacks a field of the payload.
+    """
+    missing = lacking(l1, payload)
+    if missing:
+        raise Unsupported(missing[0])
+    return _translated(l1, None, payload)
+
+
+def _translated(l1: type, nested: str | None, payload: Mapping[str, Any]) -> dict[str, Any]:
+    fields = known(l1, nested)
+    return {
+        parameter: _value(l1, inner, payload[name])
+        for name in payload
+        for parameter, inner in (fields[_folded(name)],)
+    }
+
+
+def _value(l1: type, inner: str | None, value: Any) -> Any:
+    if inner is None:
+        return value  # text, a number, or a map whose keys are the user's own, as in Environment
+    if isinstance(value, list):
+        return [getattr(l1, inner)(**_translated(l1, inner, item)) for item in value]
+    return getattr(l1, inner)(**_translated(l1, inner, value))
+
+
+def _lacking(l1: type, nested: str | None, payload: Mapping[str, Any], at: str) -> list[str]:
+    fields, found = known(l1, nested), []
+    for name, value in payload.items():
+        entry = fields.get(_folded(name))
+        if entry is None:
+            found.append(at + name)
+        elif entry[1] is not None:
+            for item in value if isinstance(value, list) else [value]:
+                found += _lacking(l1, entry[1], item, f"{at}{name}.")
+    return found
+
+
+def _folded(name: str) -> str:
+    return name.replace("_", "").lower()
+
 
 #: Seconds that CloudFormation waits for a provider; its default is an hour. Two attempts of the function fit:
 #: Lambda tries an event again a minute after the function died.
@@ -144,3 +229,140 @@ def _with_role(payload: Mapping[str, Any]) -> str:
     literal = [part.replace("${", "${!") for part in (before, after)]
     name = EXECUTION_ROLE.removeprefix("${").removesuffix("}")
     return Fn.sub(EXECUTION_ROLE.join(literal), {name: Fn.import_value(guard_names.EXPORT_EXECUTION_ROLE)})
+
+
+_NAMESPACE = "sagemaker"
+_SCALE_OUT_S = 60
+
+
+def add_scaling(
+    scope: Construct, plan: Plan, endpoint: Watched, after: CfnResource, is_on: CfnCondition
+) -> list[CfnResource]:
+    """Add target and policies where the spec scales; ``after`` is the endpoint, or its component."""
+    settings = plan.spec.autoscaling
+    if endpoint.component is not None:
+        made = _by_component(scope, plan, endpoint, settings or AutoscalingSpec(max_instances=_count(plan)))
+    elif settings is not None:
+        made = _by_instance(scope, plan, endpoint, settings)
+    else:
+        return []
+    made[0].add_resource_dependency(after)
+    for resource in made:
+        resource.cfn_options.condition = is_on
+    return made
+
+
+def _count(plan: Plan) -> int:
+    return plan.spec.placement.instance_count
+
+
+def _by_instance(
+    scope: Construct, plan: Plan, endpoint: Watched, settings: AutoscalingSpec
+) -> list[CfnResource]:
+    least, most = plan.spec.instance_bounds
+    target = _target(
+        scope,
+        f"endpoint/{endpoint.name}/variant/{endpoint.variant}",
+        "sagemaker:variant:DesiredInstanceCount",
+        (least, most),
+    )
+    metric = "SageMakerVariantConcurrentRequestsPerModelHighResolution"
+    return [target, _tracking(scope, endpoint, target, metric, settings.target_concurrency, settings)]
+
+
+def _by_component(
+    scope: Construct, plan: Plan, endpoint: Watched, settings: AutoscalingSpec
+) -> list[CfnResource]:
+    """Scale the copies, and SageMaker's managed scaling the instances under them."""
+    component = bodies(plan).component or {}
+    copies = int(component["RuntimeConfig"]["CopyCount"]) // _count(plan)  # on one instance
+    _, most = plan.spec.instance_bounds
+    target = _target(
+        scope,
+        f"inference-component/{endpoint.component}",
+        "sagemaker:inference-component:DesiredCopyCount",
+        (0, most * copies),
+    )
+    metric = "SageMakerInferenceComponentConcurrentRequestsPerCopyHighResolution"
+    per_copy = settings.target_concurrency / copies
+    tracking = _tracking(scope, endpoint, target, metric, per_copy, settings)
+    return [target, tracking, *_from_zero(scope, endpoint, target)]
+
+
+def _target(
+    scope: Construct, resource_id: str, dimension: str, bounds: tuple[int, int]
+) -> autoscaling.CfnScalableTarget:
+    return autoscaling.CfnScalableTarget(
+        scope,
+        "ScalableTarget",
+        service_namespace=_NAMESPACE,
+        resource_id=resource_id,
+        scalable_dimension=dimension,
+        min_capacity=bounds[0],
+        max_capacity=bounds[1],
+    )
+
+
+def _tracking(
+    scope: Construct,
+    endpoint: Watched,
+    target: autoscaling.CfnScalableTarget,
+    metric: str,
+    aim: float,
+    settings: AutoscalingSpec,
+) -> CfnResource:
+    policy = {
+        "PolicyName": f"peagle-{endpoint.name}-requests-in-flight",
+        "PolicyType": "TargetTrackingScaling",
+        "ScalingTargetId": target.ref,
+        "TargetTrackingScalingPolicyConfiguration": {
+            "PredefinedMetricSpecification": {"PredefinedMetricType": metric},
+            "TargetValue": aim,
+            "ScaleInCooldown": settings.scale_in_minutes * 60,
+            "ScaleOutCooldown": _SCALE_OUT_S,
+        },
+    }
+    return _policy(scope, "ScalingPolicy", policy)
+
+
+def _policy(scope: Construct, name: str, payload: dict[str, Any]) -> autoscaling.CfnScalingPolicy:
+    fields = properties(autoscaling.CfnScalingPolicy, payload)
+    return autoscaling.CfnScalingPolicy(scope, name, **fields)
+
+
+def _from_zero(
+    scope: Construct, endpoint: Watched, target: autoscaling.CfnScalableTarget
+) -> list[CfnResource]:
+    """At zero copies there are no requests in flight to follow: the first that fails asks for a copy."""
+    step = {
+        "PolicyName": f"peagle-{endpoint.name}-from-zero",
+        "PolicyType": "StepScaling",
+        "ScalingTargetId": target.ref,
+        "StepScalingPolicyConfiguration": {
+            "AdjustmentType": "ChangeInCapacity",
+            "MetricAggregationType": "Maximum",
+            "Cooldown": _SCALE_OUT_S,
+            "StepAdjustments": [{"MetricIntervalLowerBound": 0, "ScalingAdjustment": 1}],
+        },
+    }
+    policy = _policy(scope, "FromZeroPolicy", step)
+    asked = cloudwatch.CfnAlarm(
+        scope,
+        "FromZeroAlarm",
+        alarm_name=f"Peagle-{endpoint.name}-from-zero",
+        alarm_description="A request met no copy: this alarm asks for one. It needs no person.",
+        namespace=INVOCATIONS,
+        metric_name="NoCapacityInvocationFailures",
+        dimensions=[
+            cloudwatch.CfnAlarm.DimensionProperty(name=name, value=value)
+            for name, value in endpoint.invocations.items()
+        ],
+        statistic="Maximum",
+        period=60,
+        evaluation_periods=1,
+        threshold=1,
+        comparison_operator="GreaterThanOrEqualToThreshold",
+        treat_missing_data="missing",
+        alarm_actions=[policy.attr_arn],
+    )
+    return [policy, asked]

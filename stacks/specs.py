@@ -1,4 +1,7 @@
-"""What `cdk -c` may say, and the specs it names. Reads files; calls nothing."""
+"""The context of `cdk -c`, the specs that it names, and the plan of each spec.
+
+Reads files; makes no AWS call and reads no clock.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.core.errors import SpecError
-from peagle_sm.core.spec.complaints import show, suggest
+from peagle_sm.core import guard as guard_names
+from peagle_sm.core.errors import PlanRefused, SpecError
+from peagle_sm.core.plan.plan import Plan, make_plan
+from peagle_sm.core.plan.records import Context
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, load_spec
+from peagle_sm.core.spec.validation import show, suggest
 
 KEYS = {
     "spec": "spec files, separated by commas, or a folder of them",
@@ -155,3 +161,36 @@ def _stand_ins(value: Any) -> StandIns:
                 next_step="Take the entry from this project's own cdk.json.",
             )
     return StandIns(**value)
+
+
+EXECUTION_ROLE = "${ExecutionRoleArn}"
+SCHEDULER_ROLE = "${SchedulerRoleArn}"
+DEFAULT_REGION = "us-east-1"
+
+_NO_ACCOUNT = "000000000000"
+
+
+def plan_for(spec: EndpointSpec, region: str, stand_ins: StandIns) -> Plan:
+    """Return the plan of a spec, with placeholders where the guard's roles go.
+
+    Raises:
+        PlanRefused: the plan has a finding of severity "error".
+        SpecError: the spec names something that the catalogue does not have.
+    """
+    context = Context(
+        account=_NO_ACCOUNT,
+        region=spec.placement.region or region,
+        image_uris=stand_ins.image_uris,
+        artifacts=stand_ins.artifacts,
+        role_arn=EXECUTION_ROLE,
+        scheduler_role_arn=SCHEDULER_ROLE,
+        stack=guard_names.endpoint_stack(spec.name),
+    )
+    plan = make_plan(spec, context)
+    errors = [finding for finding in plan.findings if finding.severity == "error"]
+    if errors:
+        raise PlanRefused(
+            f"{spec.name}: the plan is refused: " + "; ".join(finding.message for finding in errors),
+            next_step=" ".join(dict.fromkeys(finding.next_step for finding in errors)),
+        )
+    return plan

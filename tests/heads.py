@@ -9,10 +9,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.core.heads import Folder, local_folder
 from peagle_sm.core.heads.layout import read_layout
-from peagle_sm.core.heads.safetensors import BITS, Shape
-from peagle_sm.core.heads.weights import expected_tensors
+from peagle_sm.core.heads.reading import Folder, local_folder
+from peagle_sm.core.heads.weights import BITS, Shape, expected_tensors
 
 VOCAB, DRAFT, HIDDEN, LAYERS = 64, 16, 16, 8
 Data = Mapping[str, tuple[str, Shape, bytes]]

@@ -1,5 +1,5 @@
-"""What stands before the engine inside the container: limits, health, draining, and a look at acceptance.
+"""The gate before the engine, inside the container: limits, health, draining, and a check of acceptance.
 
 `asgi.Gate` is a middleware that vLLM loads itself (``--middleware``), so there is no second process and no
-second copy of a stream. Standard library only; all but `asgi` and `inside` is pure.
+second copy of a stream. Standard library only; all but `asgi` and `canary` is pure.
 """

@@ -1,18 +1,24 @@
 """Is drafting effective? Read from two scrapes of vLLM's ``/metrics``. Pure.
 
-An acceptance length alone cannot decide: a healthy head on text that it does not know drafts no better than a
-broken one on text that it does. The shape separates them. Parallel drafting that does not work gives a good
-first token and hardly ever a second: over at least 200 drafts the lower 99% confidence bound of s1 is 0.4 or
-more, and the upper one of s2 / s1 is below 0.15. While the drafts cannot decide, more are collected.
-docs/explanation/container.md has the error rates. `core.catalog.parallel_drafting` has the same rule.
+An acceptance length alone cannot decide: a healthy head on text that it does not know drafts no better than
+a broken one on text that it does. The shape separates them. Parallel drafting that does not work gives a
+good first token and hardly ever a second: over at least 200 drafts the lower 99% confidence bound of s1 is
+0.4 or more, and the upper one of s2 / s1 is below 0.15. While the drafts cannot decide, more are collected.
+docs/explanation/container.md has the error rates. `core.plan.environment` has the same rule.
+
+`emf_line` writes the figures in CloudWatch's embedded metric format. CloudWatch reads them from the log, so
+the container needs no permission and no network.
+https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 DRAFTS_NEEDED = 200
 MOST_DRAFTS = 4000  #: a window that still cannot decide is closed without a fault
@@ -180,3 +186,47 @@ def read_profile(document: object) -> Profile | None:
     if not (isinstance(prompts, list) and prompts and all(isinstance(text, str) for text in prompts)):
         return None
     return Profile(tuple(float(rate) for rate in survival), tuple(prompts))
+
+
+ACCEPTANCE_LENGTH = "AcceptanceLength"
+DRAFTS = "Drafts"
+GENERATED = "GeneratedTokens"
+FAULT = "DraftingFault"
+
+
+def emf_line(
+    counts: Counts, window: Counts, *, parallel: bool, namespace: str, unix_ms: int
+) -> tuple[str, bool]:
+    """Return the line that tells of ``counts``, and whether it judges ``window``.
+
+    ``counts`` is what came since the last line, ``window`` what came since the last judgement: windows
+    are added up until they can be judged. The namespace carries the endpoint's name, so no figure needs a
+    dimension.
+    """
+    values: dict[str, Any] = {DRAFTS: counts.drafts, GENERATED: counts.generated}
+    if counts.drafts:
+        values[ACCEPTANCE_LENGTH] = round(counts.acceptance_length, 4)
+        for position, rate in enumerate(counts.survival, 1):
+            values[f"Survival{position}"] = round(rate, 4)
+    found: dict[str, Any] = {}
+    judges = enough(window, parallel=parallel)
+    if judges:
+        reason = fault(window, parallel=parallel)
+        values[FAULT] = 1 if reason else 0
+        if reason:
+            found["reason"] = reason
+    described = {
+        "Timestamp": unix_ms,
+        "CloudWatchMetrics": [
+            {
+                "Namespace": namespace,
+                "Dimensions": [[]],
+                "Metrics": [{"Name": name, "Unit": _unit(name)} for name in values],
+            }
+        ],
+    }
+    return json.dumps({"_aws": described, "source": "peagle_gate", **found, **values}), judges
+
+
+def _unit(name: str) -> str:
+    return "Count" if name in (DRAFTS, GENERATED, FAULT) else "None"

@@ -1,7 +1,8 @@
 """The middleware: vLLM loads `Gate` by ``--middleware peagle_gate.asgi.Gate``, outermost of its own.
 
-``/ping`` is healthy from when the canary has passed until SIGTERM comes. Requests pass the limits. From
-SIGTERM on new ones are refused while vLLM lets the running ones finish (``--shutdown-timeout``).
+``/ping`` is healthy from when the canary has passed until SIGTERM comes. Requests pass the limits. After
+SIGTERM new requests are refused while vLLM finishes the running ones (``--shutdown-timeout``). `ask` calls
+the engine's own routes from within its process, as a client would over HTTP, but without a socket.
 """
 
 from __future__ import annotations
@@ -12,14 +13,67 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
 
-from peagle_gate import emf
+from peagle_gate import acceptance
 from peagle_gate.acceptance import Counts
 from peagle_gate.canary import CanaryError, scrape, verdict
-from peagle_gate.inside import App, Message, Receive, Send, ask
 from peagle_gate.limits import Refusal, judge, too_large
-from peagle_gate.settings import read_settings, speculation
+from peagle_gate.startup import read_settings, speculation
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+
+async def ask(app: App, state: Message, method: str, path: str, body: object = None) -> tuple[int, bytes]:
+    """Return the status and body of the application's answer.
+
+    Args:
+        app: the ASGI application below the gate.
+        state: the `app` and `state` entries of the server's own scope, without which routes find no engine.
+        method: of the request.
+        path: of the request.
+        body: sent as JSON; None sends none.
+    """
+    content = b"" if body is None else json.dumps(body).encode()
+    status, parts = 0, list[bytes]()
+    waiting = [{"type": "http.request", "body": content, "more_body": False}]
+
+    async def receive() -> Message:
+        if waiting:
+            return waiting.pop()
+        # Nobody hangs up on this request: who asks again waits for ever, until the task is cancelled.
+        await asyncio.Event().wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        nonlocal status
+        if message["type"] == "http.response.start":
+            status = message["status"]
+        elif message["type"] == "http.response.body":
+            parts.append(message.get("body", b""))
+
+    scope: Message = {
+        **state,
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": b"",
+        "headers": [(b"content-type", b"application/json"), (b"host", b"localhost")],
+        "client": ("127.0.0.1", 0),
+        "server": ("127.0.0.1", 0),
+    }
+    await app(scope, receive, send)
+    return status, b"".join(parts)
+
 
 #: What SageMaker sends and the metrics it scrapes; everything else of vLLM's server stays closed.
 OPEN = frozenset(
@@ -119,7 +173,7 @@ class Gate:
             counts = now.since(before)
             if counts.generated == 0:
                 continue
-            text, judges = emf.line(
+            text, judges = acceptance.emf_line(
                 counts,
                 now.since(judged),
                 parallel=parallel,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from peagle_gate.settings import Limits
+from peagle_gate.startup import Limits
 
 Request = Mapping[str, Any]
 

@@ -65,7 +65,7 @@ again.choices[0].message.content == answer.choices[0].message.content
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_openai import ChatOpenAI
 
-from peagle_sm.aws.session.bearer import bearer_token
+from peagle_sm.aws.session.signing import bearer_token
 
 chat = ChatOpenAI(
     model="",

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.core.spec.endpoint_spec import MODES
-from peagle_sm.measure import provenance, workload
-from peagle_sm.measure.endpoint_arm import describe_endpoint
-from peagle_sm.measure.report.embedded import records_of
-from peagle_sm.measure.report.files import write_page
+from peagle_sm.measure.benchmark.endpoint_arm import describe_endpoint
+from peagle_sm.measure.report.files import records_of, write_page
 from peagle_sm.measure.report.page import html_page
-from peagle_sm.measure.result_file import Results, ResultWriter
-from peagle_sm.measure.workload import Prompt
-from peagle_sm.measure.workloads import human_eval
+from peagle_sm.measure.results import provenance
+from peagle_sm.measure.results.result_file import Results, ResultWriter
+from peagle_sm.measure.workloads import public_datasets
+from peagle_sm.measure.workloads.public_datasets import Prompt
 from sagemaker_local.paths import weights_dir
 from scripts.bench.comparison.arms import arm_of, spec_of
 from scripts.bench.comparison.client import TEMPERATURE, Invokable, request_body
@@ -54,8 +53,8 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def job(options: argparse.Namespace, reporter: Reporter) -> int:
     """Do it all; 0 when outputs are identical and nothing is left, else 1."""
-    every = workload.read_human_eval(workload.human_eval_file())
-    prompts = workload.choose(every, options.prompts, options.seed)
+    every = public_datasets.read_human_eval(public_datasets.human_eval_file())
+    prompts = public_datasets.choose(every, options.prompts, options.seed)
     with LocalStack(reporter.say) as stack:
         with reporter.phase("deploy the three modes"):
             endpoints = stack.deploy({mode: spec_of(mode) for mode in MODES}, together=not options.one_by_one)
@@ -66,7 +65,7 @@ def job(options: argparse.Namespace, reporter: Reporter) -> int:
                 arms,
                 {endpoint.name: endpoint for endpoint in endpoints.values()},
                 prompts,
-                warm_up=workload.warm_up_prompts(every, prompts, WARM_UP),
+                warm_up=public_datasets.warm_up_prompts(every, prompts, WARM_UP),
                 max_tokens=options.max_tokens,
                 reporter=reporter,
             )
@@ -120,7 +119,7 @@ def settings(options: argparse.Namespace, available: int) -> dict[str, Any]:
             "name": "HumanEval",
             "prompts": options.prompts,
             "available": available,
-            "license": human_eval.LICENSE,
+            "license": public_datasets.HUMAN_EVAL_LICENSE,
             "temperature": TEMPERATURE,
         },
         "max_tokens": options.max_tokens,

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.core.errors import PeagleError, SpecError
-from peagle_sm.measure.report.markdown import markdown
 from peagle_sm.measure.report.merging import view_of
+from peagle_sm.measure.report.tables import markdown
 from peagle_sm.measure.report.verdict import verdict
-from peagle_sm.measure.result_file import Results, read
+from peagle_sm.measure.results.result_file import Results, read
 from scripts.bench.marked_page import insert
 
 BEGIN = "<!-- quickstart: written by scripts/measure-page -->"

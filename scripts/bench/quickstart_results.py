@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from peagle_sm.measure.compare.analysis import Measured, compare
-from peagle_sm.measure.compare.points import point_of
-from peagle_sm.measure.compare.sides import Side, in_order, pairs_of
+from peagle_sm.measure.compare.analysis import Measured, Side, compare, in_order, pairs_of
+from peagle_sm.measure.compare.measurement import point_of
 from peagle_sm.measure.load import ClientUsage, LoadRun, Window
-from peagle_sm.measure.provenance import engine_in_brief
-from peagle_sm.measure.records import ArmRecord, Header, Load, RequestRecord
-from peagle_sm.measure.result_file import Results
+from peagle_sm.measure.results.provenance import engine_in_brief
+from peagle_sm.measure.results.records import ArmRecord, Header, Load, RequestRecord
+from peagle_sm.measure.results.result_file import Results
 from scripts.bench.comparison import stats
 from scripts.bench.comparison.client import TEMPERATURE
 from scripts.bench.comparison.run import Run

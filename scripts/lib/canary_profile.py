@@ -1,7 +1,7 @@
 """Makes the ``canary.json`` of a shipped stand-in head: ``python -m scripts.lib.canary_profile``.
 
 It starts the local engine on the shipped weights, without its own canary, and runs the container's
-``peagle_gate.profile`` against it. Needed again whenever the head is trained again.
+``peagle_gate.canary`` against it. Needed again whenever the head is trained again.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ async def profile_of_stand_in(weights: Path) -> str:
                 if engine.exited is not None:
                     raise SystemExit(f"the engine ended: {engine.last_words()}")
                 await asyncio.sleep(0.2)
-            command = [sys.executable, "-m", "peagle_gate.profile", engine.url]
+            command = [sys.executable, "-m", "peagle_gate.canary", engine.url]
             done = await asyncio.to_thread(
                 subprocess.run, command, cwd=container_dir(), stdout=subprocess.PIPE, text=True, check=True
             )

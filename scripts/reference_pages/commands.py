@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from peagle_sm.cli.app import PROGRAM, app
-from peagle_sm.cli.lazy import GLOBAL_TITLE
+from peagle_sm.cli.base import GLOBAL_TITLE
 from peagle_sm.core.errors import EXIT_CODES
 
 _CLI_INTRO = """\

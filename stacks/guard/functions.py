@@ -1,21 +1,148 @@
-"""The guard's four Lambdas: each with a role, a log and a dead-letter queue of its own."""
+"""The guard's four Lambdas, their package, and the parameters of the guard stack.
+
+Each Lambda has its own role, log group and dead-letter queue. The package is a zip whose name in the
+template depends on its content alone. Parameters and conditions are the same for every way of installation.
+"""
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
-from aws_cdk import Fn, RemovalPolicy, Stack
+from aws_cdk import (
+    AssetHashType,
+    CfnCondition,
+    CfnParameter,
+    Fn,
+    ICfnConditionExpression,
+    RemovalPolicy,
+    Stack,
+)
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
+from aws_cdk.aws_s3_assets import Asset
 
-from peagle_sm.core.guard import names
+from peagle_sm.core import guard
+from peagle_sm.core.guard import digest, package_files, zipped
 from stacks.guard import policies
-from stacks.guard.asset import CodeLocation
-from stacks.guard.inputs import Inputs
+from stacks.guard.policies import HAS_BUCKETS, HAS_ENCRYPTION_KEY, HAS_ENDPOINT_KEYS
 
-RUNTIME = "python3.13"
+HAS_EMAIL = "HasNoticesEmail"
+RESERVES = "ReservesConcurrency"
+
+_ARN_LIST = "CommaDelimitedList"
+
+
+class Inputs:
+    """Parameters by what they are for; every one has a default, so that none needs to be given."""
+
+    def __init__(self, stack: Stack) -> None:
+        """Add parameters and conditions to the stack."""
+        self._stack = stack
+        self.email = self._text(
+            "NoticesEmail", "Who is told before and after an endpoint is turned off; empty: nobody by mail."
+        )
+        buckets = self._list(
+            "ModelBucketArns", "ARNs of your buckets that hold models and draft heads, separated by commas."
+        )
+        self._text(
+            "ImageRepository",
+            "Your own container images in this account's ECR: a repository's name, * at its end allowed.",
+            default="peagle-*",
+            pattern=r"[a-z0-9][a-z0-9._/-]*\*?",
+        )
+        keys = self._list(
+            "EndpointKeyArns", "ARNs of the KMS keys of your endpoints' volumes and of your model buckets."
+        )
+        self.key = self._text(
+            "EncryptionKeyArn",
+            "ARN of a KMS key for register, notices, dead letters and logs; empty: AWS's own keys.",
+        )
+        self._reserve = CfnParameter(
+            stack,
+            "ReserveConcurrency",
+            allowed_values=["yes", "no"],
+            default="yes",
+            description="no: for a new account, whose quota of 10 concurrent executions leaves none.",
+        )
+        self._conditions(buckets, keys)
+
+    def if_key(self, value: Any, otherwise: Any = None) -> Any:
+        """Return ``value`` where the user gave an encryption key, else ``otherwise`` (nothing)."""
+        return _either(HAS_ENCRYPTION_KEY, value, otherwise)
+
+    def reserved(self, count: int) -> Any:
+        """Return a function's reserved concurrency, unless the user declined."""
+        return _either(RESERVES, count, None)
+
+    def _conditions(self, buckets: CfnParameter, keys: CfnParameter) -> None:
+        for name, parameter in ((HAS_BUCKETS, buckets), (HAS_ENDPOINT_KEYS, keys)):
+            self._given(name, Fn.join("", parameter.value_as_list))
+        for name, parameter in ((HAS_EMAIL, self.email), (HAS_ENCRYPTION_KEY, self.key)):
+            self._given(name, parameter.value_as_string)
+        wanted = Fn.condition_equals(self._reserve.value_as_string, "yes")
+        CfnCondition(self._stack, RESERVES, expression=wanted)
+
+    def _given(self, name: str, text: str) -> None:
+        there: ICfnConditionExpression = Fn.condition_not(Fn.condition_equals(text, ""))
+        CfnCondition(self._stack, name, expression=there)
+
+    def _text(
+        self, name: str, description: str, default: str = "", pattern: str | None = None
+    ) -> CfnParameter:
+        return CfnParameter(
+            self._stack, name, default=default, description=description, allowed_pattern=pattern
+        )
+
+    def _list(self, name: str, description: str) -> CfnParameter:
+        return CfnParameter(self._stack, name, type=_ARN_LIST, default="", description=description)
+
+
+def _either(condition: str, value: Any, otherwise: Any) -> dict[str, Any]:
+    other = {"Ref": "AWS::NoValue"} if otherwise is None else otherwise
+    return {"Fn::If": [condition, value, other]}
+
+
+RUNTIME_FOLDER = Path(__file__).parent / "runtime"
+
+
+@dataclass(frozen=True)
+class CodeLocation:
+    """Where CloudFormation finds the package; both may be references into the template."""
+
+    bucket: Any
+    key: Any
+
+
+def cdk_asset(stack: Stack, runtime: Path = RUNTIME_FOLDER) -> CodeLocation:
+    """Build the package and let the CDK's command line upload it."""
+    content = package_files(runtime, files("tzdata"))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "peagle-guard.zip"
+        path.write_bytes(zipped(content))
+        asset = Asset(
+            stack,
+            "Runtime",
+            path=str(path),
+            asset_hash=digest(content),
+            asset_hash_type=AssetHashType.CUSTOM,
+            display_name="peagle-guard runtime",
+        )
+    return CodeLocation(asset.s3_bucket_name, asset.s3_object_key)
+
+
+def code_parameters(stack: Stack) -> CodeLocation:
+    """Leave the place open: `peagle-sm guard install` uploads the package and says where it lies."""
+    bucket = CfnParameter(stack, "AssetBucket", description="The bucket that holds the Lambdas' package.")
+    key = CfnParameter(stack, "AssetKey", description="The key of the Lambdas' package in that bucket.")
+    return CodeLocation(bucket.value_as_string, key.value_as_string)
+
+
+PYTHON_RUNTIME = "python3.13"
 LOG_DAYS = 90
 _MEMORY_MB = 256
 
@@ -43,18 +170,18 @@ def jobs() -> tuple[Job, ...]:
     return (
         Job(
             "Sweeper",
-            names.SWEEPER,
+            guard.SWEEPER,
             "peagle_guard.sweeper.handler",
             "Looks at every endpoint of peagle-sm and decides.",
             timeout_s=240,  # less than the time between two sweeps
             statements=policies.sweeper(),
             alone=True,
-            event_age_s=60 * names.SWEEP_MINUTES,  # a late sweep is useless: the next one is due
+            event_age_s=60 * guard.SWEEP_MINUTES,  # a late sweep is useless: the next one is due
             retries=0,  # it fails after its work is done, so that the alarm sees a fault with one endpoint
         ),
         Job(
             "Switch",
-            names.SWITCH,
+            guard.SWITCH,
             "peagle_guard.switch.handler",
             "Turns an endpoint off or on through the stack that owns it.",
             timeout_s=120,
@@ -64,7 +191,7 @@ def jobs() -> tuple[Job, ...]:
         ),
         Job(
             "ModelProvider",
-            names.MODEL_PROVIDER,
+            guard.MODEL_PROVIDER,
             "peagle_guard.model_provider.handler",
             "Custom::PeagleModel: sends the CreateModel request that CloudFormation has no words for.",
             timeout_s=120,
@@ -72,7 +199,7 @@ def jobs() -> tuple[Job, ...]:
         ),
         Job(
             "LifetimeProvider",
-            names.LIFETIME_PROVIDER,
+            guard.LIFETIME_PROVIDER,
             "peagle_guard.lifetime_provider.handler",
             "Custom::PeagleLifetime: arms the dead-man's switch; wakes endpoints that have no stack.",
             timeout_s=120,
@@ -106,7 +233,7 @@ def make(stack: Stack, job: Job, around: Surroundings, inputs: Inputs) -> lambda
         job.construct_id,
         function_name=job.name,
         description=job.does,
-        runtime=RUNTIME,
+        runtime=PYTHON_RUNTIME,
         architectures=["arm64"],
         handler=job.handler,
         code=lambda_.CfnFunction.CodeProperty(s3_bucket=around.code.bucket, s3_key=around.code.key),

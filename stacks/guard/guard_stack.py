@@ -1,22 +1,239 @@
-"""PeagleGuard: once in an account and region, cheap, and it stays. Endpoint stacks import its exports."""
+"""PeagleGuard: one per account and region; endpoint stacks import its exports.
+
+It has the register (DynamoDB), the topic for notices, the dead-letter queue, and alarms on failed sweeps,
+on missing sweeps and on dead letters. ``python -m stacks.guard.guard_stack`` (scripts/lib/guard-template)
+writes the template that `peagle-sm guard install` sends into the toolkit, so that an installation needs no
+Node. Run it after every change of the stack; a test compares the file with the stack.
+"""
 
 from __future__ import annotations
 
+import json
+import tempfile
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
-from aws_cdk import CfnMapping, CfnOutput, DefaultStackSynthesizer, Stack, Tags
+from aws_cdk import (
+    App,
+    CfnCondition,
+    CfnMapping,
+    CfnOutput,
+    CfnResource,
+    DefaultStackSynthesizer,
+    RemovalPolicy,
+    Stack,
+    Tags,
+)
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from peagle_sm.core.catalog.catalog import load_catalog
-from peagle_sm.core.guard import names
-from stacks.guard import alarms, asset, functions, messaging, policies
-from stacks.guard.execution_role import REGISTRIES, execution_statements
-from stacks.guard.inputs import Inputs
+from peagle_sm.core import guard
+from peagle_sm.core.catalog import load_catalog
+from stacks.guard import functions, policies
+from stacks.guard.functions import HAS_EMAIL, Inputs, cdk_asset
+from stacks.guard.functions import code_parameters as code_parameters
+from stacks.guard.policies import REGISTRIES, execution_statements
 from stacks.guard.reasons import acknowledge
+
+_DEAD_LETTERS_LAST_S = 14 * 24 * 3600
+"""The longest that SQS keeps a message."""
+
+
+def add_register(stack: Stack, inputs: Inputs) -> dynamodb.CfnTable:
+    """Marks, leases and owners of the endpoints, written under conditions."""
+    table = dynamodb.CfnTable(
+        stack,
+        "Register",
+        table_name=guard.TABLE,
+        attribute_definitions=[_attribute("pk", "S")],
+        key_schema=[dynamodb.CfnTable.KeySchemaProperty(attribute_name="pk", key_type="HASH")],
+        billing_mode="PAY_PER_REQUEST",
+        time_to_live_specification=dynamodb.CfnTable.TimeToLiveSpecificationProperty(
+            attribute_name="ttl", enabled=True
+        ),
+        point_in_time_recovery_specification=dynamodb.CfnTable.PointInTimeRecoverySpecificationProperty(
+            point_in_time_recovery_enabled=True
+        ),
+    )
+    # Without it AWS encrypts with a key of its own.
+    key = {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": inputs.key.value_as_string}
+    table.add_property_override("SSESpecification", inputs.if_key(key))
+    # What it holds is found again by the next sweeps, and its name is needed for the next installation.
+    table.apply_removal_policy(RemovalPolicy.DESTROY)
+    return table
+
+
+def add_notices(stack: Stack, inputs: Inputs) -> sns.CfnTopic:
+    """The topic that people subscribe to, and its first subscriber when one was named."""
+    topic = sns.CfnTopic(stack, "Notices", topic_name=guard.TOPIC, display_name="peagle-sm guard")
+    topic.add_property_override("KmsMasterKeyId", inputs.if_key(inputs.key.value_as_string))
+    sns.CfnTopicPolicy(
+        stack,
+        "NoticesPolicy",
+        topics=[topic.ref],
+        policy_document=_policy(
+            _only_by_tls("sns:Publish", topic.ref),
+            {
+                "Sid": "AlarmsSpeak",
+                "Effect": "Allow",
+                "Principal": {"Service": "cloudwatch.amazonaws.com"},
+                "Action": "sns:Publish",
+                "Resource": topic.ref,
+                "Condition": {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}},
+            },
+        ),
+    )
+    mail = sns.CfnSubscription(
+        stack, "NoticesMail", topic_arn=topic.ref, protocol="email", endpoint=inputs.email.value_as_string
+    )
+    _under(stack, mail, HAS_EMAIL)
+    return topic
+
+
+def add_dead_letters(stack: Stack, inputs: Inputs) -> sqs.CfnQueue:
+    """Events that neither a schedule nor a function could deliver or handle."""
+    queue = sqs.CfnQueue(
+        stack,
+        "DeadLetters",
+        queue_name=guard.DEAD_LETTERS,
+        message_retention_period=_DEAD_LETTERS_LAST_S,
+    )
+    queue.add_property_override("KmsMasterKeyId", inputs.if_key(inputs.key.value_as_string))
+    queue.add_property_override("SqsManagedSseEnabled", inputs.if_key(False, True))
+    queue.apply_removal_policy(RemovalPolicy.DESTROY)
+    sqs.CfnQueuePolicy(
+        stack,
+        "DeadLettersPolicy",
+        queues=[queue.ref],
+        policy_document=_policy(_only_by_tls("sqs:*", queue.attr_arn)),
+    )
+    return queue
+
+
+def _attribute(name: str, kind: str) -> dynamodb.CfnTable.AttributeDefinitionProperty:
+    return dynamodb.CfnTable.AttributeDefinitionProperty(attribute_name=name, attribute_type=kind)
+
+
+def _policy(*statements: dict[str, Any]) -> dict[str, Any]:
+    return {"Version": "2012-10-17", "Statement": list(statements)}
+
+
+def _only_by_tls(action: str, resource: str) -> dict[str, Any]:
+    return {
+        "Sid": "OnlyByTls",
+        "Effect": "Deny",
+        "Principal": {"AWS": "*"},
+        "Action": action,
+        "Resource": resource,
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+
+
+def _under(stack: Stack, resource: CfnResource, condition: str) -> None:
+    found = stack.node.find_child(condition)
+    assert isinstance(found, CfnCondition)
+    resource.cfn_options.condition = found
+
+
+_PERIOD_S = 60 * guard.SWEEP_MINUTES
+_Query = cloudwatch.CfnAlarm.MetricDataQueryProperty
+
+
+def add_alarms(stack: Stack, notices_arn: str) -> None:
+    """Add the three alarms; each speaks to the topic of the notices, when it starts and when it ends."""
+    _errors(stack, notices_arn)
+    _no_sweep(stack, notices_arn)
+    _dead_letters(stack, notices_arn)
+
+
+def _errors(stack: Stack, notices_arn: str) -> None:
+    each = [_lambda(f"m{number}", name, "Errors") for number, name in enumerate(guard.FUNCTIONS)]
+    total = _Query(
+        id="errors", expression="+".join(f"FILL({one.id}, 0)" for one in each), label="errors of the guard"
+    )
+    cloudwatch.CfnAlarm(
+        stack,
+        "ErrorsAlarm",
+        alarm_name=guard.ALARM_ERRORS,
+        alarm_description="A Lambda of the peagle-sm guard failed. Why: logs /aws/lambda/peagle-guard-*.",
+        metrics=[*each, total],
+        comparison_operator="GreaterThanThreshold",
+        threshold=0,
+        evaluation_periods=1,
+        treat_missing_data="notBreaching",
+        alarm_actions=[notices_arn],
+        ok_actions=[notices_arn],
+    )
+
+
+def _no_sweep(stack: Stack, notices_arn: str) -> None:
+    """Sweeps that ended well; where Lambda reports nothing at all, nothing ran."""
+    ran, failed = _lambda("ran", guard.SWEEPER, "Invocations"), _lambda("failed", guard.SWEEPER, "Errors")
+    done = _Query(id="done", expression="ran - FILL(failed, 0)", label="sweeps that ended well")
+    cloudwatch.CfnAlarm(
+        stack,
+        "NoSweepAlarm",
+        alarm_name=guard.ALARM_NO_SWEEP,
+        alarm_description=(
+            "No sweep of the peagle-sm guard ended well for two periods: idle endpoints are not turned off. "
+            "Their lifetime limits still hold."
+        ),
+        metrics=[ran, failed, done],
+        comparison_operator="LessThanThreshold",
+        threshold=1,
+        evaluation_periods=2,
+        datapoints_to_alarm=2,
+        treat_missing_data="breaching",
+        alarm_actions=[notices_arn],
+        ok_actions=[notices_arn],
+    )
+
+
+def _dead_letters(stack: Stack, notices_arn: str) -> None:
+    cloudwatch.CfnAlarm(
+        stack,
+        "DeadLettersAlarm",
+        alarm_name=guard.ALARM_DEAD_LETTERS,
+        alarm_description=(
+            "An event of the peagle-sm guard was given up: look at the queue peagle-guard-dead-letters, "
+            "and whether `peagle-sm list` shows an endpoint that should be gone."
+        ),
+        namespace="AWS/SQS",
+        metric_name="ApproximateNumberOfMessagesVisible",
+        dimensions=[cloudwatch.CfnAlarm.DimensionProperty(name="QueueName", value=guard.DEAD_LETTERS)],
+        statistic="Maximum",
+        period=_PERIOD_S,
+        comparison_operator="GreaterThanThreshold",
+        threshold=0,
+        evaluation_periods=1,
+        treat_missing_data="notBreaching",
+        alarm_actions=[notices_arn],
+        ok_actions=[notices_arn],
+    )
+
+
+def _lambda(query_id: str, function: str, metric: str) -> _Query:
+    return _Query(
+        id=query_id,
+        return_data=False,
+        metric_stat=cloudwatch.CfnAlarm.MetricStatProperty(
+            metric=cloudwatch.CfnAlarm.MetricProperty(
+                namespace="AWS/Lambda",
+                metric_name=metric,
+                dimensions=[cloudwatch.CfnAlarm.DimensionProperty(name="FunctionName", value=function)],
+            ),
+            period=_PERIOD_S,
+            stat="Sum",
+        ),
+    )
+
 
 DESCRIPTION = "peagle-sm: turns off SageMaker endpoints that nobody uses, and tells people (one per region)"
 
@@ -29,7 +246,7 @@ class GuardStack(Stack):
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str = names.GUARD_STACK, *, shipped: bool = False, **more: Any
+        self, scope: Construct, construct_id: str = guard.GUARD_STACK, *, shipped: bool = False, **more: Any
     ) -> None:
         """Compose the stack; ``more`` goes to `aws_cdk.Stack`."""
         options: dict[str, Any] = {
@@ -38,12 +255,12 @@ class GuardStack(Stack):
             "synthesizer": DefaultStackSynthesizer(generate_bootstrap_version_rule=False),
         }
         super().__init__(scope, construct_id, **{**options, **more})
-        code = asset.parameters(self) if shipped else asset.cdk_asset(self)
+        code = code_parameters(self) if shipped else cdk_asset(self)
         inputs = Inputs(self)
         self._registries()
-        table = messaging.register(self, inputs)
-        topic = messaging.notices(self, inputs)
-        queue = messaging.dead_letters(self, inputs)
+        table = add_register(self, inputs)
+        topic = add_notices(self, inputs)
+        queue = add_dead_letters(self, inputs)
         switches = functions.role(
             self,
             "SchedulerRole",
@@ -63,16 +280,16 @@ class GuardStack(Stack):
         environment = {
             "PEAGLE_TABLE": table.ref,
             "PEAGLE_TOPIC_ARN": topic.ref,
-            "PEAGLE_SWITCH_FUNCTION": names.SWITCH,
-            "PEAGLE_LIFETIME_FUNCTION": names.LIFETIME_PROVIDER,
+            "PEAGLE_SWITCH_FUNCTION": guard.SWITCH,
+            "PEAGLE_LIFETIME_FUNCTION": guard.LIFETIME_PROVIDER,
             "PEAGLE_SCHEDULER_ROLE_ARN": switches.attr_arn,
             "PEAGLE_DEAD_LETTERS_ARN": queue.attr_arn,
-            "PEAGLE_SWEEP_MINUTES": str(names.SWEEP_MINUTES),
+            "PEAGLE_SWEEP_MINUTES": str(guard.SWEEP_MINUTES),
         }
         around = functions.Surroundings(code, environment, queue.attr_arn)
         made = {job.name: functions.make(self, job, around, inputs) for job in functions.jobs()}
-        self._sweep_schedule(made[names.SWEEPER], queue.attr_arn)
-        alarms.add(self, topic.ref)
+        self._sweep_schedule(made[guard.SWEEPER], queue.attr_arn)
+        add_alarms(self, topic.ref)
         self._outputs(made, switches, containers, topic.ref, queue.attr_arn)
         Tags.of(self).add("peagle-sm:part", "guard")
         acknowledge(self)
@@ -94,9 +311,9 @@ class GuardStack(Stack):
         scheduler.CfnSchedule(
             self,
             "Sweep",
-            name=names.SWEEP_SCHEDULE,
+            name=guard.SWEEP_SCHEDULE,
             description="A sweep of the peagle-sm guard.",
-            schedule_expression=f"rate({names.SWEEP_MINUTES} minutes)",
+            schedule_expression=f"rate({guard.SWEEP_MINUTES} minutes)",
             flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
             target=scheduler.CfnSchedule.TargetProperty(
                 arn=sweeper.attr_arn,
@@ -104,7 +321,7 @@ class GuardStack(Stack):
                 # No time: a late sweep judges by the present, which it takes from AWS's answers.
                 input="{}",
                 retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
-                    maximum_retry_attempts=2, maximum_event_age_in_seconds=60 * names.SWEEP_MINUTES
+                    maximum_retry_attempts=2, maximum_event_age_in_seconds=60 * guard.SWEEP_MINUTES
                 ),
                 dead_letter_config=scheduler.CfnSchedule.DeadLetterConfigProperty(arn=queue_arn),
             ),
@@ -119,14 +336,42 @@ class GuardStack(Stack):
         queue_arn: str,
     ) -> None:
         exported = {
-            names.EXPORT_MODEL_PROVIDER: made[names.MODEL_PROVIDER].attr_arn,
-            names.EXPORT_LIFETIME_PROVIDER: made[names.LIFETIME_PROVIDER].attr_arn,
-            names.EXPORT_EXECUTION_ROLE: containers.attr_arn,
-            names.EXPORT_SCHEDULER_ROLE: switches.attr_arn,
-            names.EXPORT_NOTICES_TOPIC: topic_arn,
-            names.EXPORT_DEAD_LETTERS: queue_arn,
-            names.EXPORT_SWITCH: made[names.SWITCH].attr_arn,
+            guard.EXPORT_MODEL_PROVIDER: made[guard.MODEL_PROVIDER].attr_arn,
+            guard.EXPORT_LIFETIME_PROVIDER: made[guard.LIFETIME_PROVIDER].attr_arn,
+            guard.EXPORT_EXECUTION_ROLE: containers.attr_arn,
+            guard.EXPORT_SCHEDULER_ROLE: switches.attr_arn,
+            guard.EXPORT_NOTICES_TOPIC: topic_arn,
+            guard.EXPORT_DEAD_LETTERS: queue_arn,
+            guard.EXPORT_SWITCH: made[guard.SWITCH].attr_arn,
         }
         for export, value in exported.items():
             CfnOutput(self, export.partition("-")[2], value=value, export_name=export)
         CfnOutput(self, "Version", value=version("peagle-sm"), description="The version of peagle-sm.")
+
+
+TEMPLATE = Path(__file__).parents[2] / "toolkit" / "peagle_sm" / "guard_assets" / "template.json"
+
+
+def template(*, shipped: bool = True) -> dict[str, Any]:
+    """Synthesise the stack for any account and region, and return its template."""
+    with tempfile.TemporaryDirectory() as folder:
+        app = App(outdir=folder, analytics_reporting=False)
+        GuardStack(app, shipped=shipped)
+        made = app.synth().get_stack_by_name(guard.GUARD_STACK).template
+    assert isinstance(made, dict)
+    return made
+
+
+def text(document: dict[str, Any]) -> str:
+    """Return compact JSON: CloudFormation takes at most 51,200 bytes without an upload."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":")) + "\n"
+
+
+def main() -> None:
+    """Write the file."""
+    TEMPLATE.parent.mkdir(exist_ok=True)
+    TEMPLATE.write_text(text(template()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,8 +1,8 @@
-"""What each of the guard's roles may do, statement by statement. Plain data, so that tests can read it.
+"""What each role of the guard may do, statement by statement, and the shared execution role of the endpoints.
 
-The rules that hold here and that tests check: no ``*`` resource on anything that deletes or passes a role;
-a role is passed to one service, by name; what is deleted in SageMaker must carry our tag; UpdateStack
-belongs to the switch alone.
+Plain data, so that tests can read it. Tests check these rules: no ``*`` resource on anything that deletes
+or passes a role; a role is passed to one service, by name; a resource that is deleted in SageMaker must
+carry our tag; UpdateStack belongs to the switch alone.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from peagle_sm.core.guard import names
+from peagle_sm.core import guard
 from peagle_sm.core.plan import tags
 
 Statement = dict[str, Any]
@@ -75,18 +75,18 @@ def trust(service: str) -> dict[str, Any]:
 
 # --- parts that several functions share ---------------------------------------------------------------
 
-_SCHEDULER_ROLE = names.scheduler_role("${AWS::Region}")
-_EXECUTION_ROLE = names.execution_role("${AWS::Region}")
+_SCHEDULER_ROLE = guard.scheduler_role("${AWS::Region}")
+_EXECUTION_ROLE = guard.execution_role("${AWS::Region}")
 _ENDPOINTS = arn("sagemaker", "endpoint/*")
 _CONFIGS = arn("sagemaker", "endpoint-config/*")
 _MODELS = arn("sagemaker", "model/*")
 _COMPONENTS = arn("sagemaker", "inference-component/*")
-_STACKS = arn("cloudformation", f"stack/{names.ENDPOINT_STACK_PREFIX}*/*")
+_STACKS = arn("cloudformation", f"stack/{guard.ENDPOINT_STACK_PREFIX}*/*")
 # Not the guard's own sweep, whose name has none of these ends.
 _SCHEDULES = [
     arn("scheduler", f"schedule/default/peagle-{end}") for end in ("*-lifetime", "*-hard", "*-hard-*")
 ]
-_DEAD_LETTERS = arn("sqs", names.DEAD_LETTERS)
+_DEAD_LETTERS = arn("sqs", guard.DEAD_LETTERS)
 
 
 def function_arn(name: str) -> dict[str, str]:
@@ -118,7 +118,7 @@ def basics(function: str) -> list[Statement]:
 
 
 def _use_register(*actions: str) -> Statement:
-    table = arn("dynamodb", f"table/{names.TABLE}")
+    table = arn("dynamodb", f"table/{guard.TABLE}")
     return allow("UseRegister", [f"dynamodb:{name}" for name in actions], [table])
 
 
@@ -161,18 +161,18 @@ def _forget_scaling() -> Statement:
 def sweeper() -> list[Statement]:
     """It looks and decides. It deletes nothing: it asks the switch."""
     return [
-        *basics(names.SWEEPER),
+        *basics(guard.SWEEPER),
         allow("ListEndpoints", ["sagemaker:ListEndpoints", "sagemaker:ListInferenceComponents"], ["*"]),
         allow("SeeEndpoints", ["sagemaker:DescribeEndpoint", "sagemaker:ListTags"], [_ENDPOINTS]),
         allow("FindOurs", ["tag:GetResources"], ["*"]),
         allow("ReadMetrics", ["cloudwatch:GetMetricData"], ["*"]),
         _use_register("DeleteItem", "GetItem", "Scan", "UpdateItem"),
         allow("SeeStacks", ["cloudformation:DescribeStacks"], [_STACKS]),
-        allow("TellPeople", ["sns:Publish"], [arn("sns", names.TOPIC)]),
+        allow("TellPeople", ["sns:Publish"], [arn("sns", guard.TOPIC)]),
         allow(
             "AskToAct",
             ["lambda:InvokeFunction"],
-            [function_arn(names.SWITCH), function_arn(names.LIFETIME_PROVIDER)],
+            [function_arn(guard.SWITCH), function_arn(guard.LIFETIME_PROVIDER)],
         ),
     ]
 
@@ -185,7 +185,7 @@ def switch() -> list[Statement]:
     """
     unchanged = {"Null": {"cloudformation:TemplateUrl": "true", "cloudformation:RoleArn": "true"}}
     return [
-        *basics(names.SWITCH),
+        *basics(guard.SWITCH),
         allow("SeeStack", ["cloudformation:DescribeStacks"], [_STACKS]),
         allow("TurnStack", ["cloudformation:UpdateStack"], [_STACKS], unchanged),
         allow(
@@ -213,7 +213,7 @@ def model_provider() -> list[Statement]:
     """It makes the models that CloudFormation cannot describe, tagged as ours, with the one shared role."""
     tagging = {"sagemaker:TaggingAction": "CreateModel"}
     return [
-        *basics(names.MODEL_PROVIDER),
+        *basics(guard.MODEL_PROVIDER),
         allow("MakeModel", ["sagemaker:CreateModel"], [_MODELS], {"StringEquals": _MADE_OURS}),
         allow("TagNewModel", ["sagemaker:AddTags"], [_MODELS], {"StringEquals": {**tagging, **_MADE_OURS}}),
         allow("SeeModel", ["sagemaker:DescribeModel"], [_MODELS]),
@@ -226,7 +226,7 @@ def lifetime_provider() -> list[Statement]:
     """It arms and removes dead-man's switches, and wakes an endpoint that has no stack."""
     tagging = {"sagemaker:TaggingAction": "CreateEndpoint"}
     return [
-        *basics(names.LIFETIME_PROVIDER),
+        *basics(guard.LIFETIME_PROVIDER),
         allow(
             "ArmLifetimes",
             [
@@ -254,7 +254,7 @@ def schedule_role() -> list[Statement]:
     return [
         *_delete_ours(),
         _forget_scaling(),
-        allow("AskSwitch", ["lambda:InvokeFunction"], [function_arn(names.SWITCH)]),
+        allow("AskSwitch", ["lambda:InvokeFunction"], [function_arn(guard.SWITCH)]),
         allow("LeaveDeadLetters", ["sqs:SendMessage"], [_DEAD_LETTERS]),
         _own_key(),
     ]
@@ -263,7 +263,125 @@ def schedule_role() -> list[Statement]:
 def sweep_role() -> list[Statement]:
     """What the sweep's own schedule may do."""
     return [
-        allow("Sweep", ["lambda:InvokeFunction"], [function_arn(names.SWEEPER)]),
+        allow("Sweep", ["lambda:InvokeFunction"], [function_arn(guard.SWEEPER)]),
         allow("LeaveDeadLetters", ["sqs:SendMessage"], [_DEAD_LETTERS]),
         _own_key(),
+    ]
+
+
+REGISTRIES = "AwsRegistries"
+"""The mapping of the template that knows, for each region, the account of AWS's container images."""
+HAS_BUCKETS = "HasModelBuckets"
+
+
+def execution_statements() -> list[Any]:
+    """Return the statements; those about buckets and keys stand only where the parameters name some."""
+    return [*_images(), *_telemetry(), _updates(), _jumpstart(), *_buckets(), *_network(), *_keys()]
+
+
+def _images() -> list[Statement]:
+    pull = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+    account = {"Fn::FindInMap": [REGISTRIES, {"Ref": "AWS::Region"}, "Account"]}
+    theirs = "arn:${AWS::Partition}:ecr:${AWS::Region}:${Account}:repository/"
+    return [
+        allow("LogInToRegistries", ["ecr:GetAuthorizationToken"], ["*"]),
+        allow(
+            "PullAwsImages",
+            pull,
+            [
+                {"Fn::Sub": [f"{theirs}{repository}", {"Account": account}]}
+                for repository in ("vllm", "djl-inference")
+            ],
+        ),
+        allow("PullOwnImages", pull, [arn("ecr", "repository/${ImageRepository}")]),
+    ]
+
+
+def _telemetry() -> list[Statement]:
+    """Write logs and metrics. Stack or `peagle-sm deploy` create the log groups: a role that may do so would
+    bring a deleted group back with a late line, and the next stack of that name would fail.
+    """
+    groups = ("/aws/sagemaker/Endpoints/*", "/aws/sagemaker/InferenceComponents/*")
+    return [
+        allow(
+            "WriteLogs",
+            ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
+            [arn("logs", f"log-group:{group}") for group in groups],
+        ),
+        allow(
+            "WriteMetrics",
+            ["cloudwatch:PutMetricData"],
+            ["*"],
+            {
+                "StringLike": {
+                    "cloudwatch:namespace": ["/aws/sagemaker/*", "AWS/SageMaker*", "aws/sagemaker/*"]
+                }
+            },
+        ),
+    ]
+
+
+def _updates() -> Statement:
+    """SageMaker reads the alarms that roll an update back by this role (guide: auto-rollback).
+
+    Some are the user's own (`peagle-sm update --alarm`), by any name.
+    """
+    return allow("WatchUpdates", ["cloudwatch:DescribeAlarms"], [arn("cloudwatch", "alarm:*")])
+
+
+def _jumpstart() -> Statement:
+    """The region's buckets by the names that the toolkit resolves heads and targets to."""
+    buckets = (
+        "jumpstart-cache-prod-${AWS::Region}",
+        "jumpstart-private-cache-prod-${AWS::Region}",
+        # draft heads of other providers; 17 regions have it
+        "sagemaker-sd-models-prod-${AWS::Region}",
+    )
+    whole = [sub(f"arn:${{AWS::Partition}}:s3:::{bucket}") for bucket in buckets]
+    inside = [sub(f"arn:${{AWS::Partition}}:s3:::{bucket}/*") for bucket in buckets]
+    return allow("ReadJumpStart", ["s3:GetObject", "s3:ListBucket"], [*whole, *inside])
+
+
+def _buckets() -> list[Any]:
+    listed = {"Ref": "ModelBucketArns"}
+    # Every ARN of the list with /* behind it; CloudFormation takes only literal delimiters here.
+    inside = {"Fn::Split": [",", {"Fn::Join": ["", [{"Fn::Join": ["/*,", listed]}, "/*"]]}]}
+    return [
+        only_if(HAS_BUCKETS, {**allow("ListModels", ["s3:ListBucket"], []), "Resource": listed}),
+        only_if(HAS_BUCKETS, {**allow("ReadModels", ["s3:GetObject"], []), "Resource": inside}),
+    ]
+
+
+def _keys() -> list[Any]:
+    read = allow("ReadEncryptedModels", ["kms:Decrypt"], [])
+    return [only_if(HAS_ENDPOINT_KEYS, {**read, "Resource": {"Ref": "EndpointKeyArns"}})]
+
+
+def _network() -> list[Statement]:
+    """What SageMaker needs to put an endpoint into a VPC; the container itself is isolated from it."""
+    interfaces, groups, subnets = (
+        arn("ec2", f"{kind}/*") for kind in ("network-interface", "security-group", "subnet")
+    )
+    return [
+        allow("JoinVpc", ["ec2:CreateNetworkInterface"], [interfaces, groups, subnets]),
+        allow(
+            "LendAndLeaveVpc",
+            [
+                "ec2:CreateNetworkInterfacePermission",
+                "ec2:DeleteNetworkInterface",
+                "ec2:DeleteNetworkInterfacePermission",
+            ],
+            [interfaces],
+        ),
+        allow(
+            "SeeVpc",
+            [
+                "ec2:DescribeDhcpOptions",
+                "ec2:DescribeNetworkInterfaces",
+                "ec2:DescribeSecurityGroups",
+                "ec2:DescribeSubnets",
+                "ec2:DescribeVpcs",
+            ],
+            ["*"],
+        ),
     ]

@@ -9,10 +9,9 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-from peagle_sm.aws.streams.assembly import Assembler
 from peagle_sm.aws.streams.async_stream import AsyncTokenStream
-from peagle_sm.aws.streams.sources import Source
-from peagle_sm.aws.streams.stream import TokenStream
+from peagle_sm.aws.streams.decoding import Assembler
+from peagle_sm.aws.streams.token_stream import Source, TokenStream
 from peagle_sm.core.errors import StreamError
 from sagemaker_local.wire import eventstream
 

@@ -14,8 +14,8 @@ import boto3
 import pytest
 from botocore.credentials import Credentials, RefreshableCredentials
 
-from peagle_sm.aws.session.bearer import bearer_token, presigned, provider
 from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.session.signing import bearer_token, presigned, provider
 from peagle_sm.core.errors import CredentialsError, SpecError
 
 RECORDED = json.loads((Path(__file__).parent / "recorded" / "bearer_tokens.json").read_text())["tokens"]

@@ -9,7 +9,7 @@ from botocore.eventstream import EventStreamBuffer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.aws.streams.frames import FrameDecoder, FrameError, FrameException, parse_headers
+from peagle_sm.aws.streams.framing import FrameDecoder, FrameError, FrameException, parse_headers
 from sagemaker_local.wire import eventstream
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.aws.storage.hub import Hub, Snapshot
+from peagle_sm.aws.storage.downloads import Hub, Snapshot
 from peagle_sm.core.errors import CredentialsError, NotFound, PeagleError, ServiceFault, SpecError
-from peagle_sm.core.heads import inspect_head
+from peagle_sm.core.heads.inspect import inspect_head
 from tests.heads import target_config, write_head
 from tests.hub_server import LocalHub, local_hub
 

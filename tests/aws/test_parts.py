@@ -9,10 +9,10 @@ import pytest
 
 from peagle_sm.aws.session.session import Session
 from peagle_sm.aws.streams import runtime
-from peagle_sm.aws.streams.assembly import Assembler
-from peagle_sm.aws.streams.parts import TokenLogprob, ToolCall, ToolCallPart, Usage
-from peagle_sm.aws.streams.stream import TokenStream
-from peagle_sm.core.stream_errors import StreamTooLarge
+from peagle_sm.aws.streams.answers import TokenLogprob, ToolCall, ToolCallPart, Usage
+from peagle_sm.aws.streams.decoding import Assembler
+from peagle_sm.aws.streams.token_stream import TokenStream
+from peagle_sm.core.errors import StreamTooLarge
 from tests.aws.streams import framed, read, recorded
 
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from peagle_sm.aws.streams.patience import CallTooLong, call_within
+from peagle_sm.aws.streams.token_stream import CallTooLong, call_within
 
 
 def test_a_call_in_time_returns_its_result_or_raises_its_error() -> None:

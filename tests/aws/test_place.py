@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.aws.session.place import local_port, region_of, wants_local
-from peagle_sm.cli.state import Settings, State
+from peagle_sm.aws.session.local_server import local_port, region_of, wants_local
+from peagle_sm.cli.base import Settings, State
 from peagle_sm.core.errors import CredentialsError, NotFound, SpecError
-from peagle_sm.service.notebook.notebook import make_session, plan
+from peagle_sm.service.notebook import make_session, plan
 from tests.aws.test_session import environment
 from tests.cli.running import run
 from tests.service.setting import make_spec

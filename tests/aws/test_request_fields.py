@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.aws.streams.request_fields import CHAT, COMPLETION, KNOWN, check_fields
+from peagle_sm.aws.streams.refusals import CHAT, COMPLETION, KNOWN, check_fields
 from peagle_sm.core.errors import SpecError
 from peagle_sm.service import Endpoint
 from sagemaker_local.engine.env import ensure_engine

@@ -11,7 +11,7 @@ import pytest
 from peagle_sm.aws.session.sagemaker_sdk import endpoint_name_of
 from peagle_sm.aws.session.session import LocalTarget, make_session, session_of
 from peagle_sm.core.errors import NotFound, SpecError
-from peagle_sm.service.notebook.notebook import connect
+from peagle_sm.service.notebook import connect
 
 TARGET = LocalTarget("http://localhost:9")
 

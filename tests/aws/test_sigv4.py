@@ -11,7 +11,7 @@ from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.aws.session.sigv4 import sign
+from peagle_sm.aws.session.signing import sign
 
 _WORD = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=30)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.aws.streams.sse import EventTooLarge, SseError, SseParser, StrangeLine
+from peagle_sm.aws.streams.framing import EventTooLarge, SseError, SseParser, StrangeLine
 from tests.aws.streams import cut_at, recorded
 
 PIECES = st.sampled_from(

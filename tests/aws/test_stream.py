@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from urllib3.exceptions import ProtocolError
 
-from peagle_sm.core.errors import PeagleError, SpecError, StreamError
-from peagle_sm.core.stream_errors import StreamDamaged, StreamReportedError
+from peagle_sm.core.errors import PeagleError, SpecError, StreamDamaged, StreamError, StreamReportedError
 from tests.aws.streams import breaking, cut_at, read, recorded
 
 CHAT = recorded("chat-usage.sse")

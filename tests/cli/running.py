@@ -8,7 +8,7 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from peagle_sm.cli.app import app
-from peagle_sm.cli.state import State
+from peagle_sm.cli.base import State
 
 
 def run(

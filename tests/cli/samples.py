@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from peagle_sm.core.catalog.catalog import load_catalog
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.plan.plan import Plan
 from peagle_sm.core.plan.records import Context, Finding, MemoryFit, Names, Request
 from peagle_sm.core.plan.resolve import resolve

@@ -14,8 +14,8 @@ import pytest
 from click.testing import Result
 
 from peagle_sm.core.errors import NotFound
-from peagle_sm.measure.needs import need_packages
-from peagle_sm.measure.result_file import read
+from peagle_sm.measure import need_packages
+from peagle_sm.measure.results.result_file import read
 from tests.cli.conftest import Run
 from tests.cli.running import run
 from tests.measure.scheduled_server import Running, scheduled_server

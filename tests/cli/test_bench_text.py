@@ -4,10 +4,10 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from peagle_sm.cli.bench_text import outcome_data, render_outcome
-from peagle_sm.measure.bench import Outcome
-from peagle_sm.measure.records import ClientHealth, Header
-from peagle_sm.measure.result_file import Results
+from peagle_sm.cli.commands.measuring.bench import outcome_data, render_outcome
+from peagle_sm.measure.benchmark.run import Outcome
+from peagle_sm.measure.results.records import ClientHealth, Header
+from peagle_sm.measure.results.result_file import Results
 from tests.measure.report.making import arm, closed, point
 
 

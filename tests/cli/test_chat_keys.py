@@ -15,7 +15,7 @@ from typing import TextIO
 
 import pytest
 
-from peagle_sm.cli.chat.keys import keys_ignored
+from peagle_sm.cli.commands.chat.screen import keys_ignored
 
 PATIENCE_S = 60
 
@@ -69,8 +69,8 @@ def test_what_is_not_a_terminal_is_left_alone() -> None:
 def test_a_program_that_is_terminated_gives_the_terminal_back() -> None:
     program = (
         "import sys, time\n"
-        "from peagle_sm.cli.chat.keys import keys_ignored\n"
-        "from peagle_sm.cli.signals import termination_unwinds\n"
+        "from peagle_sm.cli.commands.chat.screen import keys_ignored\n"
+        "from peagle_sm.cli.console import termination_unwinds\n"
         "with termination_unwinds(), keys_ignored(sys.stdin):\n"
         "    print('streaming', flush=True)\n"
         f"    time.sleep({PATIENCE_S})\n"

@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.aws.streams.runtime import Chunk
-from peagle_sm.cli.chat.commands import NAMES, Command, Unknown, parse
-from peagle_sm.cli.chat.conversation import Conversation
-from peagle_sm.cli.chat.lines import texts
-from peagle_sm.cli.chat.meter import Meter
-from peagle_sm.cli.chat.spend import Spend
+from peagle_sm.cli.commands.chat.conversation import Conversation
+from peagle_sm.cli.commands.chat.loop import NAMES, Command, Unknown, parse, texts
+from peagle_sm.cli.commands.chat.screen import Meter, Spend
 
 WORDS = st.text(st.characters(exclude_characters='\\"/\n\r', exclude_categories=["C", "Z"]), min_size=1)
 

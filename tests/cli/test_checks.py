@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result as Ran
 
-from peagle_sm.cli.preflight_text import render_deploy_notes, render_results
+from peagle_sm.cli.commands.planning.plan import render_deploy_notes, render_results
 from peagle_sm.core.checks import ALL_CHECKS
-from peagle_sm.core.checks.preflight import Result
+from peagle_sm.core.checks.base import Result
 from scripts.reference_pages.checks import TRAPS, checks_page
 from tests.cli.conftest import Run
 from tests.cli.running import run

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.measure.result_file import read
+from peagle_sm.measure.results.result_file import read
 from tests.cli.conftest import Run
 from tests.cli.running import run
 from tests.measure.scheduled_server import Running, scheduled_server

@@ -10,7 +10,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from peagle_sm.cli.app import app
-from peagle_sm.cli.state import State
+from peagle_sm.cli.base import State
 from tests.local.serving import Server
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.core.catalog.catalog import load_catalog
+from peagle_sm.core.catalog import load_catalog
 from tests.cli.conftest import Run
 from tests.local.serving import Server
 

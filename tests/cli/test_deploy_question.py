@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peagle_sm.cli.commands.deploy import question
+from peagle_sm.cli.commands.endpoints.deploy import question
 from tests.core.support import GPT, plan_of
 
 

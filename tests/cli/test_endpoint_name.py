@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
-from peagle_sm.cli.connect import open_session
-from peagle_sm.cli.endpoint_name import endpoint_argument
-from peagle_sm.cli.state import State
+from peagle_sm.cli.arguments import endpoint_argument, open_session
+from peagle_sm.cli.base import State
 from tests.cli.running import run
 
 ONE_ENDPOINT = ("status", "wait", "logs", "invoke", "chat", "pause", "resume", "delete", "keep 2h")

@@ -6,12 +6,12 @@ import pytest
 from click.testing import CliRunner
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.cli.guard_offer import with_guard
+from peagle_sm.cli.base import State
+from peagle_sm.cli.commands.guard import with_guard
 from peagle_sm.cli.progress import Silent
-from peagle_sm.cli.state import State
 from peagle_sm.core.errors import GuardMissing
 from peagle_sm.service import Pacing
-from peagle_sm.service.guard.guarding import require_guard
+from peagle_sm.service.inventory.guard_state import require_guard
 from tests.service.guard_fakes import FakeGuardAws
 
 

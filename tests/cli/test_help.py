@@ -10,7 +10,7 @@ import pytest
 
 from peagle_sm import __version__
 from peagle_sm.cli.app import app
-from peagle_sm.cli.lazy import LazyGroup
+from peagle_sm.cli.base import LazyGroup
 from tests.cli.running import run
 
 HEAVY = (

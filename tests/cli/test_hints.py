@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.aws.control.watch import Watched
-from peagle_sm.cli.guard_text import render_guard_status, render_installed
-from peagle_sm.cli.state import Settings, State
-from peagle_sm.core.guard.price import guard_price
+from peagle_sm.aws.control.guard_resources import Watched
+from peagle_sm.cli.base import Settings, State
+from peagle_sm.cli.commands.guard import render_guard_status, render_installed
+from peagle_sm.core.guard import guard_price
 from peagle_sm.service.guard.installation import InstallPlan, InstallReport
 from peagle_sm.service.guard.status import GuardStatus
 from tests.cli.running import run

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from peagle_sm.cli.init_text import render_spec
-from peagle_sm.core.catalog.catalog import load_catalog
+from peagle_sm.cli.commands.planning.rendering import render_spec
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.spec.endpoint_spec import AutoscalingSpec, EndpointSpec, json_schema, parse_spec
 from tests.cli.running import run
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.cli.commands.local_fault import add
+from peagle_sm.cli.commands.local_faults import add
 from sagemaker_local.faults import KINDS
 from sagemaker_local.process import client
 from tests.cli.conftest import Run

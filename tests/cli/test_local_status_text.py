@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from peagle_sm.cli.local_options import render_local
+from peagle_sm.cli.commands.local import render_local
 from sagemaker_local.process.status import LocalStatus
 
 ENGINE: dict[str, Any] = {

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from peagle_sm.core.jumpstart.buckets import PUBLIC_OVERRIDE
+from peagle_sm.core.jumpstart.resolve import PUBLIC_OVERRIDE
 from sagemaker_local.contents.jumpstart_bucket import MANIFEST_KEY, known_spec
 from tests.cli.conftest import Run
 from tests.local.serving import Server

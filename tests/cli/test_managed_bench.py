@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.cli.managed_bench import run_managed
-from peagle_sm.cli.state import State
+from peagle_sm.cli.base import State
+from peagle_sm.cli.commands.measuring.bench import run_managed
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.bench_plan import BenchPlan
-from peagle_sm.measure.endpoint_arm import Described
-from peagle_sm.measure.records import ArmRecord, Load
+from peagle_sm.measure.benchmark.endpoint_arm import Described
+from peagle_sm.measure.benchmark.plan import BenchPlan
+from peagle_sm.measure.results.records import ArmRecord, Load
 from peagle_sm.measure.workloads import Workload
 from tests.cli.running import run
 from tests.measure.managed.making import Cloud

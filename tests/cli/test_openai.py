@@ -14,7 +14,7 @@ from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.cli.openai_text import cost_line, export_lines
+from peagle_sm.cli.commands.endpoints.openai_api import cost_line, export_lines
 from tests.local.openai_client import QUESTION
 from tests.local.serving import Server
 

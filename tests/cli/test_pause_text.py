@@ -3,8 +3,14 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from peagle_sm.cli.pause_text import render_kept, render_lease, render_offer, render_paused, render_running
-from peagle_sm.cli.status_text import render_list, render_status
+from peagle_sm.cli.commands.endpoints.pause import (
+    render_kept,
+    render_lease,
+    render_offer,
+    render_paused,
+    render_running,
+)
+from peagle_sm.cli.endpoint_status import render_list, render_status
 from peagle_sm.service import EndpointStatus, EndpointSummary, Lease, PauseReport, ResumeOffer
 from tests.cli.samples import NOW
 from tests.cli.test_status_text import FULL, SERVING

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from peagle_sm.cli.commands.plan import refuse_if_needed
-from peagle_sm.cli.output import to_json
-from peagle_sm.cli.plan_text import plan_data, render_plan, requests_data
+from peagle_sm.cli.commands.planning.plan import refuse_if_needed
+from peagle_sm.cli.commands.planning.rendering import plan_data, render_plan, requests_data
+from peagle_sm.cli.console import to_json
 from peagle_sm.core.errors import PlanRefused
 from tests.cli.samples import ERROR, WARNING, plan
 

@@ -7,9 +7,9 @@ import click
 import pytest
 from rich.console import Console
 
+from peagle_sm.cli.base import Settings, State
 from peagle_sm.cli.live import LiveLine
 from peagle_sm.cli.progress import JsonLines, PlainLines, Silent, follower
-from peagle_sm.cli.state import Settings, State
 from peagle_sm.service import Event
 
 WAITING = "endpoint demo"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.cli.request_body import Question, body_hint, parameters, question
+from peagle_sm.cli.commands.endpoints.invoke import Question, body_hint, parameters, question
 from peagle_sm.core.errors import SpecError
 from tests.cli.running import run
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from peagle_sm.aws.streams.figures import Acceptance, StreamSummary
-from peagle_sm.cli.invoke_text import acceptance_note, render_summary
-from peagle_sm.cli.status_text import change_line, render_list, render_status
+from peagle_sm.aws.streams.answers import Acceptance, StreamSummary
+from peagle_sm.cli.commands.endpoints.invoke import acceptance_note, render_summary
+from peagle_sm.cli.endpoint_status import change_line, render_list, render_status
 from peagle_sm.service import EndpointStatus, EndpointSummary
 from tests.cli.samples import NOW
 

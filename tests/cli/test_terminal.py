@@ -16,8 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.cli.table import render_table
-from peagle_sm.cli.terminal import fit, paint
+from peagle_sm.cli.terminal import fit, paint, render_table
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _HEADS = ("name", "status", "mode", "instance", "age", "why")

@@ -14,10 +14,10 @@ import pytest
 
 PATIENCE_S = 60
 CONFIRMED = (
-    "from peagle_sm.cli.confirm import confirmed; from peagle_sm.cli.state import State; "
+    "from peagle_sm.cli.console import confirmed; from peagle_sm.cli.base import State; "
     "answer = confirmed(State(), 'Create demo for 4.20 USD/hour?', False)"
 )
-AGREED = "from peagle_sm.service.notebook.asking import agreed; answer = agreed('Deploy?')"
+AGREED = "from peagle_sm.service.progress import agreed; answer = agreed('Deploy?')"
 
 
 @contextmanager

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from peagle_sm.cli.commands.verify import _counting
-from peagle_sm.cli.state import State
+from peagle_sm.cli.base import State
+from peagle_sm.cli.commands.measuring.verify import _counting
 
 
 def test_a_check_that_takes_minutes_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.cli.commands.status import watch_status
-from peagle_sm.cli.state import Settings, State
+from peagle_sm.cli.base import Settings, State
+from peagle_sm.cli.commands.endpoints.status import watch_status
 from peagle_sm.service import deploy, status
 from tests.service.fakes import FakeAws, throttled
 from tests.service.setting import make_spec, pacing_of, session_of

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.cli.table import render_fields, render_table
-from peagle_sm.cli.words import elapsed, parse_duration, relative, usd
+from peagle_sm.cli.terminal import parse_duration, render_fields, render_table
+from peagle_sm.core.words import elapsed, relative, usd
 from tests.cli.samples import NOW
 
 

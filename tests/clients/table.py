@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from peagle_sm.measure import provenance
+from peagle_sm.measure.results import provenance
 from tests.clients import page
 from tests.clients.bench import Bench
 from tests.clients.clients import CLIENTS, ROOT, Client

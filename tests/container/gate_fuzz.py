@@ -30,8 +30,7 @@ from vllm.renderers.chat_utils import has_non_text_content
 from vllm.sampling_params import SamplingParams
 
 from peagle_gate.limits import judge
-from peagle_gate.settings import Limits, Settings, last_value
-from peagle_gate.start import GENERATION_CONFIG, gate_arguments
+from peagle_gate.startup import GENERATION_CONFIG, Limits, Settings, gate_arguments, last_value
 from tests.container.gate_bodies import Writer
 
 MODELS = {"chat": ChatCompletionRequest, "completion": CompletionRequest}

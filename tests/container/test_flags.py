@@ -8,10 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_gate.flags import FLAGS, VARIABLES, refusals
-from peagle_gate.settings import Limits, Settings, speculation
-from peagle_gate.start import gate_arguments, is_on
-from peagle_sm.core.checks.exposure import FORBIDDEN
+from peagle_gate.startup import (
+    FLAGS,
+    VARIABLES,
+    Limits,
+    Settings,
+    gate_arguments,
+    is_on,
+    refusals,
+    speculation,
+)
+from peagle_sm.core.checks.environment import FORBIDDEN
 from sagemaker_args import build_args
 
 CONFIG = '{"model": "/head", "num_speculative_tokens": 7, "parallel_drafting": true}'

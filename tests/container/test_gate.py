@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from peagle_gate.asgi import Gate
-from peagle_gate.inside import Message, Receive, Send
-from peagle_gate.inside import ask as ask_application
+from peagle_gate.asgi import Gate, Message, Receive, Send
+from peagle_gate.asgi import ask as ask_application
 
 SPECULATIVE = '{"model": "", "num_speculative_tokens": 3, "parallel_drafting": true}'
 CHAT = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 5}

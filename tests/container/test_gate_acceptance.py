@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_gate import acceptance, emf
+from peagle_gate import acceptance
 from peagle_gate.acceptance import Counts, Profile, enough, fault, read_counts, read_profile
-from peagle_sm.core.catalog import parallel_drafting
+from peagle_gate.acceptance import emf_line as emf_line
+from peagle_sm.core.plan import environment
 
 METRICS = """\
 # HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.
@@ -103,13 +104,11 @@ rates = st.lists(st.floats(0, 1), min_size=2, max_size=7).map(lambda found: sort
 @given(st.integers(1, 10_000), rates)
 def test_the_rule_is_that_of_the_toolkit(drafts: int, given_rates: list[float]) -> None:
     seen = counts(drafts, *given_rates)
-    expected = parallel_drafting.is_ineffective(drafts, *seen.accepted[:2])
+    expected = environment.is_ineffective(drafts, *seen.accepted[:2])
     assert (fault(seen, parallel=True) is not None) == expected
     assert acceptance.is_ineffective(drafts, *seen.accepted[:2]) == expected
     names = ("DRAFTS_NEEDED", "FIRST_SURVIVES", "SECOND_DOES_NOT", "Z")
-    assert [getattr(acceptance, name) for name in names] == [
-        getattr(parallel_drafting, name) for name in names
-    ]
+    assert [getattr(acceptance, name) for name in names] == [getattr(environment, name) for name in names]
 
 
 def judged(s1: float, ratio: float, rng: np.random.Generator) -> tuple[bool, int]:
@@ -164,7 +163,7 @@ def test_what_is_no_profile_is_none(document: object) -> None:
 
 
 def test_a_line_of_the_log_is_embedded_metric_format() -> None:
-    text, judges = emf.line(
+    text, judges = emf_line(
         counts(500, 0.8, 0.5), counts(500, 0.8, 0.5), parallel=True, namespace="peagle-sm/a", unix_ms=1
     )
     assert judges
@@ -180,7 +179,7 @@ def test_a_line_of_the_log_is_embedded_metric_format() -> None:
 
 
 def test_little_traffic_is_told_but_not_judged() -> None:
-    text, judges = emf.line(
+    text, judges = emf_line(
         counts(3, 1, 0, generated=9), counts(150, 1, 0), parallel=True, namespace="x", unix_ms=1
     )
     assert not judges
@@ -188,7 +187,7 @@ def test_little_traffic_is_told_but_not_judged() -> None:
 
 
 def test_what_is_wrong_stands_in_the_line() -> None:
-    text, _ = emf.line(counts(3, 1, 0), counts(300, 0.9, 0.01), parallel=True, namespace="x", unix_ms=1)
+    text, _ = emf_line(counts(3, 1, 0), counts(300, 0.9, 0.01), parallel=True, namespace="x", unix_ms=1)
     told = json.loads(text)
     assert told["DraftingFault"] == 1
     assert told["reason"].startswith("parallel drafting ineffective")

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from check_base import fault
-from peagle_sm.core.catalog.catalog import load_catalog
+from peagle_sm.core.catalog import load_catalog
 from sagemaker_local.paths import container_dir
 from scripts.lib.security.image import instructions
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_gate.limits import NEVER, refuse, too_large
-from peagle_gate.settings import Limits, SettingError, read_settings
+from peagle_gate.startup import Limits, SettingError, read_settings
 
 LIMITS = Limits()
 CHAT = {"messages": [{"role": "user", "content": "Hello"}]}

@@ -12,7 +12,7 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from peagle_sm.core.catalog.catalog import load_catalog
+from peagle_sm.core.catalog import load_catalog
 from sagemaker_local.paths import container_dir
 from sbom import document, locked, python_component, tag
 

@@ -12,7 +12,7 @@ from botocore.model import ListShape, MapShape, Shape, StructureShape
 from botocore.session import Session
 from botocore.validate import ParamValidator
 
-from peagle_sm.core.catalog.catalog import Catalog, load_catalog
+from peagle_sm.core.catalog import Catalog, load_catalog
 from peagle_sm.core.plan.plan import Context, Finding, Plan, Request, make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
 

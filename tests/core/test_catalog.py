@@ -1,8 +1,8 @@
 import pytest
 
-from peagle_sm.core.catalog.catalog import Catalog, known_instance_types, load_catalog
+from peagle_sm.core.catalog import Catalog, known_instance_types, load_catalog
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.spec.speculation import SpeculativeConfig
+from peagle_sm.core.plan.environment import SpeculativeConfig
 
 CATALOG: Catalog = load_catalog()
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.core.display.card import Card, Note, Shown, Table, html, text
+from peagle_sm.core.display import Card, Note, Shown, Table, html, text
 
 CARD = Card(
     "bench: results/x.jsonl",

@@ -7,8 +7,12 @@ from peagle_sm.core.errors import EXIT_CODES, PeagleError, ServiceFault, SpecErr
 
 
 def _tree(kind: type[PeagleError]) -> list[type[PeagleError]]:
-    # Other layers derive their own, which share their parent's exit code.
-    children = [child for child in kind.__subclasses__() if child.__module__ == errors.__name__]
+    # Other layers and the kinds of `StreamError` share their parent's exit code.
+    children = [
+        child
+        for child in kind.__subclasses__()
+        if child.__module__ == errors.__name__ and "exit_code" in vars(child)
+    ]
     return [kind, *(below for child in children for below in _tree(child))]
 
 
@@ -21,6 +25,9 @@ def test_every_error_has_a_documented_exit_code_of_its_own() -> None:
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
     for kind in _tree(PeagleError):
         assert f"{kind.__name__} ({kind.exit_code})" in (errors.__doc__ or "")
+    for kind in StreamError.__subclasses__():
+        if kind.__module__ == errors.__name__:
+            assert f"── {kind.__name__} " in (errors.__doc__ or "")
 
 
 def test_an_error_says_its_message_and_keeps_the_rest() -> None:

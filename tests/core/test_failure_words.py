@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peagle_sm.core.failure_words import cause_first
+from peagle_sm.core.words import cause_first
 
 NO_PING = (
     "The primary container for production variant AllTraffic did not pass the ping health check. Please "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_guard import schedules as guards
+from peagle_guard import lifetime_provider as guards
 from peagle_sm.core.plan.payloads import hard_schedule_name, names_for, schedule_name
 from peagle_sm.core.spec.endpoint_spec import ENDPOINT_NAME
 

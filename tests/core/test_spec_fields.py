@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
+from peagle_sm.core.spec.editing import edit_spec, write_fields
 from peagle_sm.core.spec.endpoint_spec import parse_spec
-from peagle_sm.core.spec.fields import edit_spec, write_fields
 
 TEXT = """\
 # mine

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import parse_spec
-from peagle_sm.core.spec.yaml_keys import line_of
+from peagle_sm.core.spec.validation import line_of
 
 BAD = """\
 # a comment

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.spec.speculation import SpeculativeConfig
+from peagle_sm.core.plan.environment import SpeculativeConfig
 
 HEAD = "/opt/ml/additional-model-data-sources/eagle"
 

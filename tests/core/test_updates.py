@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from peagle_sm.core.plan.updates import Change, changes
+from peagle_sm.core.plan.payloads import Change, changes
 
 
 def config(**fields: object) -> dict[str, object]:

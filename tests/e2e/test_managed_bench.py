@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from peagle_sm.aws.session.session import LocalTarget, make_session
-from peagle_sm.measure.bench_plan import BenchPlan
-from peagle_sm.measure.endpoint_arm import describe_endpoint
-from peagle_sm.measure.managed import Surroundings, run_managed
-from peagle_sm.measure.managed_place import find_place
-from peagle_sm.measure.records import Load
+from peagle_sm.measure.benchmark.endpoint_arm import describe_endpoint
+from peagle_sm.measure.benchmark.managed import Surroundings, run_managed
+from peagle_sm.measure.benchmark.managed_files import find_place
+from peagle_sm.measure.benchmark.plan import BenchPlan
+from peagle_sm.measure.results.records import Load
 from peagle_sm.measure.workloads import load_workload
-from peagle_sm.service.events import Pacing
+from peagle_sm.service.progress import Pacing
 from tests.local.serving import Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.campaign]

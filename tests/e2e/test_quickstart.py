@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from peagle_sm.core.spec.endpoint_spec import MODES
-from peagle_sm.measure.report.embedded import extract
+from peagle_sm.measure.report.files import extract
 from peagle_sm.measure.report.merging import view_of
-from peagle_sm.measure.result_file import read
+from peagle_sm.measure.results.result_file import read
 from scripts.bench import quickstart
 
 PROMPTS = 6

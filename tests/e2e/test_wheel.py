@@ -115,7 +115,9 @@ def test_the_wheel_installs_with_the_versions_of_the_lock(installed: Installed) 
     assert installed.run("--version").stdout.startswith("peagle-sm ")
     written = installed.json("cdk", "init", "infra")["written"]
     assert "infra/stacks" in written
-    assert (installed.work / "infra" / "stacks" / "guard" / "runtime" / "peagle_guard" / "sweep.py").is_file()
+    assert (
+        installed.work / "infra" / "stacks" / "guard" / "runtime" / "peagle_guard" / "sweeper.py"
+    ).is_file()
     assert (installed.work / "infra" / "container" / "serve").stat().st_mode & 0o111
 
 

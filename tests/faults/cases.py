@@ -9,7 +9,7 @@ from typing import Any
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import EndpointFailed, NotFound
 from peagle_sm.service import delete, deploy, pause, resume, update
-from peagle_sm.service.lifecycle.capacity import NoCapacity
+from peagle_sm.service.lifecycle.deployment import NoCapacity
 from tests.faults.wire import KINDS, Kind, Script
 from tests.faults.world import Found, World
 

@@ -14,7 +14,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.guard.names import GUARD_STACK, TABLE
+from peagle_sm.core.guard import GUARD_STACK, TABLE
 from peagle_sm.core.plan.plan import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Pacing, plan_for

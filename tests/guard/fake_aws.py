@@ -16,7 +16,7 @@ from typing import Any
 from peagle_guard.aws import Component, Page, Query, Result, Tagged
 from peagle_guard.records import BUSY, Endpoint, Record
 from peagle_guard.settings import Settings, parse_time
-from peagle_guard.turning import NoUpdates, Stack, turn
+from peagle_guard.switch import NoUpdates, Stack, turn
 
 START = datetime(2026, 11, 16, 8, 0, tzinfo=UTC)  # a Monday
 MINUTE = timedelta(minutes=1)

@@ -16,8 +16,7 @@ from botocore.stub import ANY, Stubber
 
 from peagle_guard.aws import Query, Result, Unanswered
 from peagle_guard.boto_aws import BotoAws, FunctionFailed
-from peagle_guard.switch_aws import BotoSwitch
-from peagle_guard.turning import NoUpdates, Stack
+from peagle_guard.switch import BotoSwitch, NoUpdates, Stack
 from tests.guard.fake_aws import MINUTE, SETTINGS, START, arn_of
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from peagle_guard.aws import Page, same_arn, same_time
 from peagle_guard.records import Endpoint
-from peagle_guard.sweep import sweep
+from peagle_guard.sweeper import sweep
 from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws
 
 SECOND = timedelta(seconds=1)

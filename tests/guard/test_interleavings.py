@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from peagle_guard.sweep import sweep
+from peagle_guard.sweeper import sweep
 from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws
 
 HOUR = timedelta(hours=1)

@@ -11,9 +11,15 @@ import pytest
 from botocore.exceptions import ClientError
 
 from peagle_guard.cfn_response import ProviderError
-from peagle_guard.lifetime import Arming, NotArmed, schedules
-from peagle_guard.lifetime_provider import provide, wake
-from peagle_guard.schedules import hard_name, schedule_name
+from peagle_guard.lifetime_provider import (
+    Arming,
+    NotArmed,
+    hard_name,
+    provide,
+    schedule_name,
+    schedules,
+    wake,
+)
 from peagle_sm.core.plan import payloads
 from tests.guard.fake_aws import SETTINGS, START, FakeAws, tags_for
 

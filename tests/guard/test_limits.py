@@ -7,11 +7,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from peagle_guard import costs, hours
-from peagle_guard.decide import decide
-from peagle_guard.limits import DRAIN
+from peagle_guard import hours
+from peagle_guard.decide import DRAIN, budget_ends_at, decide, spent_usd, usd_per_hour
 from peagle_guard.records import Action, Decision, Endpoint, Evidence, Kind, Lifecycle, OffBy, Record, Tell
-from peagle_guard.sweep import sweep
+from peagle_guard.sweeper import sweep
 from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws, arn_of
 
 HOUR = timedelta(hours=1)
@@ -93,13 +92,13 @@ def test_keep_moves_the_lifetime_and_its_warning() -> None:
 def test_the_budget_is_spent_at_the_price_of_the_instances_there_are() -> None:
     life = Lifecycle(max_lifetime=100 * HOUR, budget_usd=1000.0, usd_per_hour=100.0)
     first = at(life, START).record
-    assert costs.spent_usd(life, first, START + 4 * HOUR) == pytest.approx(400)
+    assert spent_usd(life, first, START + 4 * HOUR) == pytest.approx(400)
     assert at(life, START + 9.4 * HOUR, first).action is Action.NONE
     assert at(life, START + 9.5 * HOUR, first).action is Action.WARN
     # Twice the instances from the fourth hour on: 600 USD are left, at 200 an hour.
     scaled = decide(replace(ENDPOINT, instances=4), life, first, TRAFFIC, START + 4 * HOUR).record
-    assert costs.usd_per_hour(life, scaled) == 200.0
-    assert costs.budget_ends_at(life, scaled) == START + 7 * HOUR
+    assert usd_per_hour(life, scaled) == 200.0
+    assert budget_ends_at(life, scaled) == START + 7 * HOUR
     off = decide(replace(ENDPOINT, instances=4), life, scaled, UNKNOWN, START + 7 * HOUR)
     assert (off.action, off.off_by) == (Action.TURN_OFF, OffBy.BUDGET)
 
@@ -107,7 +106,7 @@ def test_the_budget_is_spent_at_the_price_of_the_instances_there_are() -> None:
 def test_without_a_price_there_is_no_budget_to_keep() -> None:
     life = Lifecycle(max_lifetime=100 * HOUR, budget_usd=1.0)
     assert at(life, START + 50 * HOUR).action is Action.NONE
-    assert costs.spent_usd(life, at(life, START).record, START + HOUR) == 0
+    assert spent_usd(life, at(life, START).record, START + HOUR) == 0
 
 
 OFFICE = Lifecycle(max_lifetime=1000 * HOUR, hours=hours.parse("Mon-Fri 07:00-19:00 UTC"))
@@ -201,9 +200,9 @@ def test_what_the_timetable_woke_goes_on_spending_the_same_budget() -> None:
     woken = decide(None, life, record, UNKNOWN, OPENS).record
     again = replace(ENDPOINT, created_at=OPENS + MINUTE, modified_at=OPENS + MINUTE)
     found = decide(again, life, woken, UNKNOWN, OPENS + 5 * MINUTE)
-    assert costs.spent_usd(life, found.record, OPENS + HOUR + MINUTE) == pytest.approx(1200)
+    assert spent_usd(life, found.record, OPENS + HOUR + MINUTE) == pytest.approx(1200)
     by_hand = decide(again, life, record, UNKNOWN, OPENS + 5 * MINUTE)
-    assert costs.spent_usd(life, by_hand.record, OPENS + HOUR + MINUTE) == pytest.approx(100)
+    assert spent_usd(life, by_hand.record, OPENS + HOUR + MINUTE) == pytest.approx(100)
 
 
 def test_a_dead_mans_schedule_that_acted_alone_is_told_of() -> None:

@@ -8,8 +8,8 @@ from itertools import product
 
 import pytest
 
-from peagle_guard.report import Entry
-from peagle_guard.sweep import sweep
+from peagle_guard.looking import Entry
+from peagle_guard.sweeper import sweep
 from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws, arn_of
 
 HOUR = timedelta(hours=1)

@@ -8,9 +8,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from peagle_guard.aws import Page, Query, Result
-from peagle_guard.evidence import REQUEST_LAG
-from peagle_guard.measure import MOST_POINTS, MOST_QUERIES
-from peagle_guard.sweep import sweep
+from peagle_guard.evidence import MOST_POINTS, MOST_QUERIES, REQUEST_LAG
+from peagle_guard.sweeper import sweep
 from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws
 
 WEEK_MINUTES = 7 * 24 * 60

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_guard.decide import decide
-from peagle_guard.records import Evidence, Kind, OffBy, Record
+from peagle_guard.records import Evidence, Kind, OffBy, Record, lifecycle_from_tags
 from peagle_guard.register import DynamoRegister, read, written
-from peagle_guard.tags import lifecycle
 from tests.guard.fake_aws import MINUTE, START, tags_for
 from tests.local.serving import Server
 
@@ -162,7 +161,7 @@ def test_every_item_can_be_read_decided_about_and_written_back(item: dict[str, A
     """Whatever an attribute holds: one bad item must not end the sweep over all endpoints."""
     record = read({**item, "pk": {"S": "endpoint#chat"}})
     assert record.name == "chat"
-    decide(None, lifecycle(record.tags), record, Evidence(Kind.UNKNOWN), START)
+    decide(None, lifecycle_from_tags(record.tags), record, Evidence(Kind.UNKNOWN), START)
     stored = {key: value for key, value in written(record, START).items() if value is not None}
     # What was spent is kept to a millionth of a dollar.
     kept = replace(record, spent_usd=round(record.spent_usd, 6))

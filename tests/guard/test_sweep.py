@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from peagle_guard.aws import Unanswered
-from peagle_guard.report import Entry, Report
-from peagle_guard.sweep import sweep
+from peagle_guard.looking import Entry, Report
+from peagle_guard.sweeper import sweep
 from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws
 
 HOUR = timedelta(hours=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from peagle_guard.sweep import sweep
+from peagle_guard.sweeper import sweep
 from tests.guard.fake_aws import MINUTE, SETTINGS, FakeAws
 
 HOURS = timedelta(hours=1)

@@ -6,9 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from peagle_guard.records import Lifecycle
+from peagle_guard.records import Lifecycle, is_ours, lifecycle_from_tags
 from peagle_guard.settings import SettingsError, load, time_of
-from peagle_guard.tags import is_ours, lifecycle
 from tests.guard.fake_aws import START, tags_for
 
 HOUR = timedelta(hours=1)
@@ -23,7 +22,7 @@ def test_ours_is_what_names_this_very_endpoint() -> None:
 
 
 def test_tags_are_read() -> None:
-    found = lifecycle(
+    found = lifecycle_from_tags(
         tags_for(
             "chat",
             idle_minutes="30",
@@ -42,27 +41,27 @@ def test_tags_are_read() -> None:
     assert found.hours is not None
     assert found.publish == 5 * MINUTE
     assert (found.owner, found.scales_to_zero, found.faults) == ("stack:Peagle-chat", True, ())
-    assert lifecycle({}) == Lifecycle()
+    assert lifecycle_from_tags({}) == Lifecycle()
 
 
 @pytest.mark.parametrize("text", ["", "soon", "nan", "inf", "-1", "0", "1e9"])
 def test_a_tag_that_cannot_be_read_falls_back_to_its_default_and_is_told(text: str) -> None:
-    found = lifecycle(tags_for("chat", max_lifetime_hours=text))
+    found = lifecycle_from_tags(tags_for("chat", max_lifetime_hours=text))
     assert found.max_lifetime == Lifecycle().max_lifetime
     assert len(found.faults) == 1
     assert repr(text) in found.faults[0]
 
 
 def test_idle_and_grace_never_are_less_than_the_schema_allows() -> None:
-    assert lifecycle(tags_for("chat", grace_minutes="1")).grace == 10 * MINUTE
-    assert lifecycle(tags_for("chat", idle_minutes="1")).idle == 60 * MINUTE
-    short = lifecycle(tags_for("chat", idle_minutes="5", grace_minutes="10"))
+    assert lifecycle_from_tags(tags_for("chat", grace_minutes="1")).grace == 10 * MINUTE
+    assert lifecycle_from_tags(tags_for("chat", idle_minutes="1")).idle == 60 * MINUTE
+    short = lifecycle_from_tags(tags_for("chat", idle_minutes="5", grace_minutes="10"))
     assert short.idle + short.grace == 15 * MINUTE
-    assert lifecycle(tags_for("chat", idle_minutes="1e300")).idle == 8760 * HOUR
+    assert lifecycle_from_tags(tags_for("chat", idle_minutes="1e300")).idle == 8760 * HOUR
 
 
 def test_a_bad_timetable_is_told_and_not_kept() -> None:
-    found = lifecycle(tags_for("chat", hours="Mo-Fr 8-19"))
+    found = lifecycle_from_tags(tags_for("chat", hours="Mo-Fr 8-19"))
     assert found.hours is None
     assert "peagle-sm:hours" in found.faults[0]
 
@@ -98,7 +97,7 @@ def test_an_events_time() -> None:
 
 @pytest.mark.parametrize("stack", ["Peagle-other", "Peagle-", "Peagle-chat2", "peagle-chat", "production"])
 def test_a_stack_of_another_name_is_not_believed_and_is_reported(stack: str) -> None:
-    found = lifecycle(tags_for("chat", stack=stack))
+    found = lifecycle_from_tags(tags_for("chat", stack=stack))
     assert (found.stack, found.owner) == (None, "direct")
     assert found.faults == (
         f"tag peagle-sm:stack: found {stack!r}; allowed: 'Peagle-chat'; "

@@ -11,8 +11,8 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from peagle_guard.records import BUSY, OffBy
-from peagle_guard.sweep import sweep
-from peagle_guard.turning import Stack, turn
+from peagle_guard.sweeper import sweep
+from peagle_guard.switch import Stack, turn
 from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws, arn_of
 
 OFF = {"action": "off", "stack": "Peagle-chat"}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peagle_guard.evidence import REQUEST_LAG
-from peagle_guard.sweep import sweep
+from peagle_guard.sweeper import sweep
 from tests.guard.fake_aws import MINUTE, SETTINGS, START, FakeAws
 
 SWEEP = 5 * MINUTE

@@ -7,8 +7,8 @@ from typing import Any
 
 import openai
 
-from peagle_sm.aws.session.bearer import bearer_token, provider
 from peagle_sm.aws.session.session import LocalTarget, Session, make_session
+from peagle_sm.aws.session.signing import bearer_token, provider
 from tests.local.serving import Server
 
 QUESTION: Any = [{"role": "user", "content": "def fib(n):"}]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peagle_sm.core.catalog.catalog import known_instance_types, load_catalog
+from peagle_sm.core.catalog import known_instance_types, load_catalog
 from sagemaker_local import aws_facts
 from sagemaker_local.contents.jumpstart import jumpstart_addresses
 

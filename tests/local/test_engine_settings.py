@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.core.catalog.catalog import load_catalog
+from peagle_sm.core.catalog import load_catalog
 from sagemaker_local.engine.image import parse_image, refusal
 from sagemaker_local.engine.model import ModelFacts, read_model
 from sagemaker_local.engine.settings import LocalSettings, local_settings, rewrite_paths

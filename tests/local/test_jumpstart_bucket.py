@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from peagle_sm.core.catalog.catalog import load_catalog
+from peagle_sm.core.catalog import load_catalog
 from sagemaker_local.contents.jumpstart_bucket import MADE_VERSION, known_spec, specs
 from tests.local.serving import Server
 

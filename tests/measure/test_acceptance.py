@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.measure.acceptance import (
+from peagle_sm.measure.benchmark.acceptance import (
     Counters,
     from_counters,
     from_requests,
     read_counters,
     read_log_line,
 )
-from peagle_sm.measure.records import Load, RequestRecord
+from peagle_sm.measure.results.records import Load, RequestRecord
 
 
 def answered(histogram: tuple[int, ...]) -> RequestRecord:

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from peagle_sm.core.catalog.catalog import load_catalog
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.plan.unit_cost import Demand
-from peagle_sm.measure.costs import cheapest, cost_rows, head_value, rate_spread, serving_of
+from peagle_sm.core.plan.cost import Demand
 from peagle_sm.measure.load.points import Objective
-from peagle_sm.measure.records import ClientHealth, Interval, RequestRecord
+from peagle_sm.measure.report.costs import cheapest, cost_rows, head_value, rate_spread, serving_of
+from peagle_sm.measure.results.records import ClientHealth, Interval, RequestRecord
 from tests.measure.report.making import MODES, arm, closed, compared, comparison, point
 
 DRAW = random.Random(3)

@@ -5,7 +5,7 @@ import json
 import os
 from pathlib import Path
 
-from peagle_sm.measure import provenance
+from peagle_sm.measure.results import provenance
 
 
 def test_provenance_names_versions_machine_and_weights_and_no_host(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.files import CannotWrite
-from peagle_sm.measure import records
-from peagle_sm.measure.records import KINDS, Load, Record
-from peagle_sm.measure.result_file import ResultWriter, from_line, read, to_line
+from peagle_sm.measure.results import records
+from peagle_sm.measure.results.records import KINDS, Load, Record
+from peagle_sm.measure.results.result_file import ResultWriter, from_line, read, to_line
 from tests.disks import file_limit
 
 CLOSED = Load("closed", concurrency=8)

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from peagle_sm.measure.records import ClientHealth, Load
-from peagle_sm.measure.withholding import (
+from peagle_sm.measure.load.points import (
     doubt_lines,
     is_late,
     is_short,
     is_withheld,
     late_lines,
-    sort,
+    separate_withheld,
     withheld_lines,
 )
+from peagle_sm.measure.results.records import ClientHealth, Load
 from tests.measure.compare.test_notes import FINE, LATE, SLOW, comparison, point
 
 IN_THE_WAY = replace(SLOW, bottleneck=True)
@@ -29,13 +29,13 @@ ROW = comparison(1.1, 1.2)
 )
 def test_what_a_client_withholds(client: ClientHealth, withheld: bool, late: bool) -> None:
     assert (is_withheld(client), is_late(client)) == (withheld, late)
-    found = sort([point(client)], [ROW])
+    found = separate_withheld([point(client)], [ROW])
     assert (found.points == (), found.withheld_points != ()) == (withheld, withheld)
     assert (found.comparisons == (), found.withheld_comparisons != ()) == (withheld, withheld)
 
 
 def test_a_comparison_stands_where_the_side_was_also_measured_well() -> None:
-    found = sort([point(IN_THE_WAY), point(FINE)], [ROW])
+    found = separate_withheld([point(IN_THE_WAY), point(FINE)], [ROW])
     assert found.comparisons == (ROW,)
     assert found.withheld_points == (point(IN_THE_WAY),)
 
@@ -43,7 +43,7 @@ def test_a_comparison_stands_where_the_side_was_also_measured_well() -> None:
 def test_a_comparison_falls_with_either_side_and_only_at_that_load() -> None:
     other = replace(ROW, load=Load("closed", 8))
     for name in ("p-eagle", "none"):
-        found = sort([replace(point(IN_THE_WAY), arm=name)], [ROW, other])
+        found = separate_withheld([replace(point(IN_THE_WAY), arm=name)], [ROW, other])
         assert found.comparisons == (other,)
         assert found.withheld_comparisons == (ROW,)
 
@@ -71,7 +71,7 @@ def test_a_short_window_puts_its_rates_in_doubt_with_the_reason(
         " (p-eagle)"
     )
     assert doubt_lines([measured]) == ([said] if short else [])
-    assert sort([measured], [ROW]).points == (measured,)  # its requests and latencies hold
+    assert separate_withheld([measured], [ROW]).points == (measured,)  # its requests and latencies hold
 
 
 def test_nothing_more_is_said_of_a_short_window_that_is_withheld() -> None:

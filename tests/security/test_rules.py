@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.core.catalog.catalog import HeadEntry, load_catalog
+from peagle_sm.core.catalog import HeadEntry, load_catalog
 from peagle_sm.core.spec.endpoint_spec import load_spec
 from scripts.lib.security import files, iam, image, templates
 from scripts.lib.security.check import as_json, idle, outcomes, table

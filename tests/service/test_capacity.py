@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.service import Pacing, delete, deploy
-from peagle_sm.service.lifecycle.capacity import NoCapacity
+from peagle_sm.service.lifecycle.deployment import NoCapacity
 from tests.faults.wire import Script
 from tests.faults.world import Place, World
 from tests.local.serving import Server

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 import peagle_sm
-from peagle_sm.core.checks.preflight import Result
+from peagle_sm.core.checks.base import Result
 from peagle_sm.core.errors import SpecError
 from peagle_sm.service import EndpointStatus, EndpointSummary
-from peagle_sm.service.planning.checkup import Checkup
+from peagle_sm.service.preflight import Checkup
 from tests.local.serving import Server
 
 STATUS = EndpointStatus(

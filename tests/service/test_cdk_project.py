@@ -12,8 +12,8 @@ import pytest
 from packaging.requirements import Requirement
 
 from peagle_sm.core.errors import PeagleError, SpecError
-from peagle_sm.core.extras import EXTRAS, install_command
-from peagle_sm.service.planning.cdk_project import write_project
+from peagle_sm.core.words import EXTRAS, install_command
+from peagle_sm.service.cdk_project import write_project
 from tests.rules.files import texts
 
 _NAMES = [
@@ -52,8 +52,8 @@ def test_nothing_tells_to_install_a_name_that_is_not_on_the_index() -> None:
         for line in text.splitlines()
         if wrong.search(line)
     ]
-    # core/extras.py explains why.
-    assert [hit for hit in hits if not hit.startswith("toolkit/peagle_sm/core/extras.py")] == []
+    # core/words.py explains why.
+    assert [hit for hit in hits if not hit.startswith("toolkit/peagle_sm/core/words.py")] == []
 
 
 def test_the_app_is_written_and_synthesises_outside_the_clone(tmp_path: Path, root: Path) -> None:

@@ -9,7 +9,7 @@ from peagle_sm.core.errors import Declined
 from peagle_sm.core.plan.plan import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Event, Pacing, deploy
-from peagle_sm.service.inventory.survey import Survey
+from peagle_sm.service.lifecycle.existing import Survey
 from tests.service.fakes import FakeAws
 from tests.service.setting import make_spec
 

@@ -12,8 +12,8 @@ import pytest
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import CredentialsError, NotFound, PlanRefused, ServiceFault
 from peagle_sm.service import Event, Pacing
-from peagle_sm.service.guard.files import GuardFiles, shipped
 from peagle_sm.service.guard.installation import GuardSettings, InstallPlan, InstallReport, install, uninstall
+from peagle_sm.service.guard.status import GuardFiles, shipped
 from tests.service.fakes import ACCOUNT
 from tests.service.guard_fakes import FakeGuardAws
 

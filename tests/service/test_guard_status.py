@@ -7,12 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from peagle_sm.aws.control.lambdas import FunctionFault
+from peagle_sm.aws.control.guard_resources import FunctionFault
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, ServiceFault
 from peagle_sm.service import Pacing
-from peagle_sm.service.guard.files import shipped
-from peagle_sm.service.guard.status import GuardStatus, guard_status, sweep
+from peagle_sm.service.guard.status import GuardStatus, guard_status, shipped, sweep
 from tests.service.guard_fakes import STACK_ID, TOPIC, FakeGuardAws, answered, throttled
 
 CONFIRMED = {"Protocol": "email", "Endpoint": "ops@example.com", "SubscriptionArn": f"{TOPIC}:1"}

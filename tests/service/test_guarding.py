@@ -8,7 +8,7 @@ from peagle_sm.aws.session.session import LocalTarget, Session
 from peagle_sm.core.errors import GuardMissing, PlanRefused
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service import Pacing, deploy, plan_for
-from peagle_sm.service.guard.guarding import require_guard
+from peagle_sm.service.inventory.guard_state import require_guard
 from tests.service.fakes import FakeAws
 from tests.service.setting import make_spec
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from peagle_guard import limits, register, tags
-from peagle_guard.decide import decide
+from peagle_guard import records, register
+from peagle_guard.decide import decide, expires_at, track
 from peagle_guard.records import Endpoint as Seen
 from peagle_guard.records import Evidence, Kind
-from peagle_guard.track import track
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.plan.plan import Plan, at_most
@@ -35,10 +34,10 @@ def _swept(aws: FakeAws) -> None:
     now = aws.clock.now()
     row = aws.endpoints.get("demo")
     if row is None:
-        lifecycle = tags.lifecycle(record.tags)
+        lifecycle = records.lifecycle_from_tags(record.tags)
         record = decide(None, lifecycle, record, Evidence(Kind.UNKNOWN), now).record
     else:
-        record = track(_seen(row.created), tags.lifecycle(row.tags), record, now)
+        record = track(_seen(row.created), records.lifecycle_from_tags(row.tags), record, now)
     written = {key: value for key, value in register.written(record, now).items() if value is not None}
     version = {"version": {"N": str(record.version + 1)}}
     aws.register["endpoint#demo"] = {**item, **written, **version, "pk": {"S": "endpoint#demo"}}
@@ -55,9 +54,9 @@ def _ends(aws: FakeAws, session: Session) -> datetime:
     assert aws.register is not None
     row = aws.endpoints["demo"]
     record = register.read(aws.register["endpoint#demo"])
-    lifecycle = tags.lifecycle(row.tags)
+    lifecycle = records.lifecycle_from_tags(row.tags)
     seen = _seen(row.created)
-    guards = limits.expires_at(seen, lifecycle, track(seen, lifecycle, record, aws.clock.now()))
+    guards = expires_at(seen, lifecycle, track(seen, lifecycle, record, aws.clock.now()))
     armed: datetime = aws.schedules[SCHEDULE]["StartDate"]
     (shown,) = list_endpoints(session)
     assert shown.expires_at == armed

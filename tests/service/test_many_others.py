@@ -11,7 +11,7 @@ import pytest
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import CredentialsError
 from peagle_sm.service import Deletable, Pacing, delete, deploy, keep, list_endpoints, pause, status
-from peagle_sm.service.events import Event
+from peagle_sm.service.progress import Event
 from tests.service.fakes import START, FakeAws, Row, arn_of, denied, throttled
 from tests.service.setting import make_spec, pacing_of, session_of
 

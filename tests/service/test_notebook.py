@@ -9,7 +9,7 @@ import pytest
 import peagle_sm
 from peagle_sm.core.spec.endpoint_spec import dump_spec
 from peagle_sm.service import Event
-from peagle_sm.service.notebook.progress import Tell
+from peagle_sm.service.progress import Tell
 from tests.service.setting import make_spec
 
 

@@ -16,20 +16,21 @@ import pytest
 from peagle_sm.aws.readers import PERMISSIONS, WITH_SPEC, readers
 from peagle_sm.aws.session.session import LocalTarget, Session, make_session
 from peagle_sm.core.checks import ALL_CHECKS
-from peagle_sm.core.checks.preflight import Result, Unknown
+from peagle_sm.core.checks.base import Result, Unknown
 from peagle_sm.core.errors import CredentialsError, ServiceFault, SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.service.planning.mending import mending, own_buckets
-from peagle_sm.service.planning.planning import plan_for
-from peagle_sm.service.planning.preflight import (
+from peagle_sm.service.preflight import (
     PreflightFailed,
     draft_of,
     gather,
+    mending,
+    own_buckets,
     preflight,
     refuse_errors,
     require_preflight,
     results_data,
 )
+from peagle_sm.service.spec_to_plan import plan_for
 from sagemaker_local.lifecycle import advance_clock, find_server
 from tests.local.serving import AsOnAws, Server
 

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from peagle_sm.aws.session.session import LocalTarget, make_session
-from peagle_sm.core.stream_errors import StreamCut, StreamStalled
+from peagle_sm.core.errors import StreamCut, StreamStalled
 from peagle_sm.service import Endpoint
 from sagemaker_local.wire import eventstream
 from tests.local.openai_client import QUESTION

@@ -12,11 +12,15 @@ from typing import Any
 import pytest
 
 from peagle_sm.aws.session.session import LocalTarget, make_session
-from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError, StreamError
-from peagle_sm.core.stream_errors import (
+from peagle_sm.core.errors import (
     ModelStreamFailed,
+    NotFound,
+    PeagleError,
+    ServiceFault,
+    SpecError,
     StreamCut,
     StreamDamaged,
+    StreamError,
     StreamReportedError,
     StreamStalled,
 )

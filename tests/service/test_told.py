@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.service import Event
-from peagle_sm.service.notebook.progress import Cell, Tell, followed
+from peagle_sm.service.progress import Cell, Tell, followed
 
 
 class Screen:

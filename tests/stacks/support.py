@@ -13,8 +13,7 @@ from aws_cdk import App
 from peagle_sm.core.plan.plan import Plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, load_spec, parse_spec
 from stacks.endpoint_stack import EndpointStack
-from stacks.planning import plan_for
-from stacks.specs import StandIns
+from stacks.specs import StandIns, plan_for
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.yaml"))

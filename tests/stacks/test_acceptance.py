@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.core.catalog.parallel_drafting import is_ineffective
-from stacks.acceptance import ACCEPTED, DRAFTED, INEFFECTIVE, filters, ineffective_patterns
-from stacks.watched import watched
+from peagle_sm.core.plan.environment import is_ineffective
+from stacks.metrics import ACCEPTED, DRAFTED, INEFFECTIVE, filters, ineffective_patterns, watched
 from tests.stacks.support import evaluated, plan_of, template
 
 LINE = (

@@ -11,8 +11,8 @@ from aws_cdk import aws_sagemaker as sagemaker
 
 from peagle_sm.core.plan.plan import bodies
 from peagle_sm.core.spec.endpoint_spec import dump_spec, parse_spec
-from stacks.planning import EXECUTION_ROLE
-from stacks.properties import Unsupported, lacking, properties
+from stacks.endpoint import Unsupported, lacking, properties
+from stacks.specs import EXECUTION_ROLE
 from tests.core.support import breaches
 from tests.stacks.support import EXPORTS, evaluated, one_template, plan_of, specs, template
 

@@ -9,7 +9,7 @@ from aws_cdk import aws_sagemaker as sagemaker
 from botocore.model import ListShape, Shape, StructureShape
 from botocore.session import Session
 
-from stacks.properties import lacking
+from stacks.endpoint import lacking
 
 _SOURCE = "PrimaryContainer.ModelDataSource.S3DataSource"
 LACKS: dict[str, set[str]] = {

@@ -8,8 +8,7 @@ import pytest
 
 from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.jumpstart.lock import Asked, LockedInstance, LockedModel, dump_lock
-from stacks.planning import plan_for
-from stacks.specs import StandIns, read_context
+from stacks.specs import StandIns, plan_for, read_context
 from tests.core.jumpstart.making import VLLM, a_lock
 
 LOCK = a_lock(

@@ -12,7 +12,7 @@ from cfnlint.api import ManualArgs, lint
 
 from peagle_sm.core.spec.endpoint_spec import load_spec
 from stacks.endpoint_stack import EndpointStack
-from stacks.planning import plan_for
+from stacks.specs import plan_for
 from tests.recommended import GPUS, PATHS, PLACES, placed
 from tests.stacks.support import EMAIL, REGION, evaluated, stand_ins
 

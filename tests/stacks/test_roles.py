@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from aws_cdk import aws_sagemaker as sagemaker
 
-from peagle_sm.core.checks.roles import NOT_IN_CLOUDFORMATION
+from peagle_sm.core.checks.account import NOT_IN_CLOUDFORMATION
 from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.plan.plan import bodies
-from stacks.planning import plan_for
-from stacks.properties import lacking
+from stacks.endpoint import lacking
+from stacks.specs import plan_for
 from tests.stacks.support import REGION, plan_of, specs, stand_ins
 
 _OWN = "arn:aws:iam::123456789012:role/ours"

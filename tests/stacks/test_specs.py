@@ -12,8 +12,7 @@ import pytest
 
 from peagle_sm.core.errors import PlanRefused, SpecError
 from peagle_sm.core.spec.endpoint_spec import parse_spec
-from stacks.planning import plan_for
-from stacks.specs import StandIns, read_context
+from stacks.specs import StandIns, plan_for, read_context
 from tests.stacks.support import EXAMPLES, REGION, ROOT, stand_ins
 
 SPEC = "name: one\nmodel: gpt-oss-20b\n"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
-from peagle_sm.core.guard.names import LIFETIME_PROVIDER, MODEL_PROVIDER
+from peagle_sm.core.guard import LIFETIME_PROVIDER, MODEL_PROVIDER
 from peagle_sm.core.plan.plan import bodies
 from peagle_sm.core.spec.endpoint_spec import parse_spec
 from stacks.endpoint import SERVICE_TIMEOUT_S

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from peagle_gate import emf
+from peagle_gate import acceptance
 from peagle_sm.core.plan.plan import bodies
 from peagle_sm.core.spec.endpoint_spec import parse_spec
 from tests.stacks.support import (
@@ -90,7 +90,7 @@ def test_a_container_of_ones_own_speaks_of_its_drafting_itself() -> None:
     (fault,) = _stats(alarm).values()
     variables = bodies(plan_of("tiny-p-eagle")).model["PrimaryContainer"]["Environment"]
     assert fault["Metric"]["Namespace"] == variables["PEAGLE_GATE_NAMESPACE"] == "peagle-sm/tiny-p-eagle"
-    assert fault["Metric"]["MetricName"] == emf.FAULT
+    assert fault["Metric"]["MetricName"] == acceptance.FAULT
     assert fault["Metric"]["Dimensions"] == []
 
 

@@ -28,31 +28,27 @@ if TYPE_CHECKING:
         EndpointFailed,
         EngineError,
         Interrupted,
+        ModelStreamFailed,
         NotFound,
         PeagleError,
         PlanRefused,
         ServiceFault,
         SpecError,
-        StreamError,
-    )
-    from peagle_sm.core.spec.endpoint_spec import EndpointSpec, load_spec
-    from peagle_sm.core.spec.model_builder import spec_from_builder
-    from peagle_sm.core.stream_errors import (
-        ModelStreamFailed,
         StreamCut,
         StreamDamaged,
+        StreamError,
         StreamReportedError,
         StreamStalled,
         StreamTooLarge,
     )
-    from peagle_sm.measure.notebook.bench import bench
-    from peagle_sm.measure.notebook.compare import compare
-    from peagle_sm.measure.notebook.report import report
+    from peagle_sm.core.spec.endpoint_spec import EndpointSpec, load_spec
+    from peagle_sm.core.spec.model_builder import spec_from_builder
+    from peagle_sm.measure.notebook.calls import bench, compare, verify
+    from peagle_sm.measure.notebook.results import report
     from peagle_sm.measure.notebook.tune import tune
-    from peagle_sm.measure.notebook.verify import verify
     from peagle_sm.service.endpoint import Endpoint
     from peagle_sm.service.heads import check_head
-    from peagle_sm.service.notebook.notebook import connect, deploy, doctor, make_session, plan
+    from peagle_sm.service.notebook import connect, deploy, doctor, make_session, plan
 
     __version__: str
 
@@ -70,37 +66,37 @@ _HOME = {
     "EngineError": "peagle_sm.core.errors",
     "Interrupted": "peagle_sm.core.errors",
     "LocalTarget": "peagle_sm.aws.session.session",
-    "ModelStreamFailed": "peagle_sm.core.stream_errors",
+    "ModelStreamFailed": "peagle_sm.core.errors",
     "NotFound": "peagle_sm.core.errors",
     "PeagleError": "peagle_sm.core.errors",
     "PlanRefused": "peagle_sm.core.errors",
     "ServiceFault": "peagle_sm.core.errors",
     "SpecError": "peagle_sm.core.errors",
-    "StreamCut": "peagle_sm.core.stream_errors",
-    "StreamDamaged": "peagle_sm.core.stream_errors",
+    "StreamCut": "peagle_sm.core.errors",
+    "StreamDamaged": "peagle_sm.core.errors",
     "StreamError": "peagle_sm.core.errors",
-    "StreamReportedError": "peagle_sm.core.stream_errors",
-    "StreamStalled": "peagle_sm.core.stream_errors",
+    "StreamReportedError": "peagle_sm.core.errors",
+    "StreamStalled": "peagle_sm.core.errors",
     "StreamSummary": "peagle_sm.aws.streams.runtime",
-    "StreamTooLarge": "peagle_sm.core.stream_errors",
+    "StreamTooLarge": "peagle_sm.core.errors",
     "TokenLogprob": "peagle_sm.aws.streams.runtime",
     "TokenStream": "peagle_sm.aws.streams.runtime",
     "ToolCall": "peagle_sm.aws.streams.runtime",
     "ToolCallPart": "peagle_sm.aws.streams.runtime",
     "Usage": "peagle_sm.aws.streams.runtime",
-    "bench": "peagle_sm.measure.notebook.bench",
+    "bench": "peagle_sm.measure.notebook.calls",
     "check_head": "peagle_sm.service.heads",
-    "compare": "peagle_sm.measure.notebook.compare",
-    "connect": "peagle_sm.service.notebook.notebook",
-    "deploy": "peagle_sm.service.notebook.notebook",
-    "doctor": "peagle_sm.service.notebook.notebook",
+    "compare": "peagle_sm.measure.notebook.calls",
+    "connect": "peagle_sm.service.notebook",
+    "deploy": "peagle_sm.service.notebook",
+    "doctor": "peagle_sm.service.notebook",
     "load_spec": "peagle_sm.core.spec.endpoint_spec",
-    "make_session": "peagle_sm.service.notebook.notebook",
-    "plan": "peagle_sm.service.notebook.notebook",
-    "report": "peagle_sm.measure.notebook.report",
+    "make_session": "peagle_sm.service.notebook",
+    "plan": "peagle_sm.service.notebook",
+    "report": "peagle_sm.measure.notebook.results",
     "spec_from_builder": "peagle_sm.core.spec.model_builder",
     "tune": "peagle_sm.measure.notebook.tune",
-    "verify": "peagle_sm.measure.notebook.verify",
+    "verify": "peagle_sm.measure.notebook.calls",
 }
 
 __all__ = [

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from peagle_sm.measure import provenance
-from peagle_sm.measure.compare.order import turn_order
+from peagle_sm.measure.compare.alternating import turn_order
+from peagle_sm.measure.results import provenance
 from scripts.bench.clients.page import page
 from scripts.bench.clients.run import Bench, Reading
 from scripts.bench.job import run_job

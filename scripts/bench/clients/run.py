@@ -29,8 +29,8 @@ from peagle_sm.measure.load import (
     run_quietly,
 )
 from peagle_sm.measure.load.points import make_point
-from peagle_sm.measure.provenance import load_now
-from peagle_sm.measure.records import Load
+from peagle_sm.measure.results.provenance import load_now
+from peagle_sm.measure.results.records import Load
 from sagemaker_local.engine.aiperf_env import aiperf_version, ensure_aiperf
 from sagemaker_local.engine.env import engine_version, ensure_engine
 from sagemaker_local.paths import weights_dir

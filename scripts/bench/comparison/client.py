@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from peagle_sm.measure.workload import Prompt
+from peagle_sm.measure.workloads.public_datasets import Prompt
 from scripts.bench.comparison.sample import Output, build_output, parse_completion
 from scripts.bench.comparison.turns import Answer, Ask
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from peagle_sm.core.errors import EngineError, SpecError
-from peagle_sm.measure.provenance import load_now
-from peagle_sm.measure.workload import Prompt
+from peagle_sm.measure.results.provenance import load_now
+from peagle_sm.measure.workloads.public_datasets import Prompt
 from scripts.bench.comparison import stats
 from scripts.bench.comparison.client import Invokable, asker
 from scripts.bench.comparison.sample import Sample

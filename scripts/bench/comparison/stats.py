@@ -12,9 +12,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from peagle_sm.measure.acceptance import from_requests
-from peagle_sm.measure.compare.intervals import ratio
-from peagle_sm.measure.records import Acceptance
+from peagle_sm.measure.benchmark.acceptance import from_requests
+from peagle_sm.measure.compare.confidence_intervals import ratio
+from peagle_sm.measure.results.records import Acceptance
 from scripts.bench.comparison.sample import Sample
 
 _TOKENS_BY_SECONDS = (1, -1, -1, 1)  #: columns: tokens and seconds of the faster arm, then of the slower

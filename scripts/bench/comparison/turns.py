@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from peagle_sm.measure.compare.order import turn_order
-from peagle_sm.measure.workload import Prompt
+from peagle_sm.measure.compare.alternating import turn_order
+from peagle_sm.measure.workloads.public_datasets import Prompt
 from scripts.bench.comparison.sample import Output, Sample
 
 

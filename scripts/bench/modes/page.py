@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from peagle_sm.measure.provenance import overrides_for_others
+from peagle_sm.measure.results.provenance import overrides_for_others
 from scripts.bench.comparison.run import Run
 from scripts.bench.comparison.summary import Report
 from scripts.bench.comparison.table import load_text, markdown, ratio_text

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Self
 
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode
-from peagle_sm.measure.workload import Prompt
+from peagle_sm.measure.workloads.public_datasets import Prompt
 from scripts.bench.comparison.arms import arm_of, spec_of
 from scripts.bench.comparison.run import Run
 from scripts.bench.comparison.summary import Arm

@@ -18,12 +18,11 @@ from pathlib import Path
 
 from peagle_sm.aws.session.session import LocalTarget, make_session
 from peagle_sm.aws.streams import runtime
-from peagle_sm.aws.streams.async_runtime import AsyncCall
-from peagle_sm.aws.streams.async_stream import AsyncTokenStream
-from peagle_sm.aws.streams.patience import Patience
+from peagle_sm.aws.streams.async_stream import AsyncCall, AsyncTokenStream
+from peagle_sm.aws.streams.token_stream import Patience
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure import provenance
-from peagle_sm.measure.compare.order import turn_order
+from peagle_sm.measure.compare.alternating import turn_order
+from peagle_sm.measure.results import provenance
 from scripts.bench.job import run_job
 from scripts.bench.progress import Reporter
 from scripts.bench.reader.page import ImportCost, Reading, page

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from peagle_sm.measure import provenance
+from peagle_sm.measure.results import provenance
 from peagle_sm.measure.tune.fit import Noise
 from scripts.bench.marked_page import insert
 from scripts.bench.tuner.simulate import (

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from peagle_sm.measure.tune.curve import Array
-from peagle_sm.measure.tune.fit import Noise
+from peagle_sm.measure.tune.decide import RUNTIME_ROUNDS, next_deployment, next_round
+from peagle_sm.measure.tune.fit import Array, Noise
 from peagle_sm.measure.tune.outcome import conclude
-from peagle_sm.measure.tune.plan import RUNTIME_ROUNDS, next_deployment, next_round
-from peagle_sm.measure.tune.reading import Reading
+from peagle_sm.measure.tune.readings import Reading
 from scripts.bench.tuner.surface import Surface, draw_surface, measure
 
 Loads = tuple[int, ...]

@@ -14,9 +14,8 @@ from typing import Literal
 
 import numpy as np
 
-from peagle_sm.measure.tune.curve import Array
-from peagle_sm.measure.tune.fit import Noise
-from peagle_sm.measure.tune.reading import Reading
+from peagle_sm.measure.tune.fit import Array, Noise
+from peagle_sm.measure.tune.readings import Reading
 
 Head = Literal["eagle3", "p-eagle"]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from peagle_sm.measure.tune.curve import Array
+from peagle_sm.measure.tune.fit import Array
 from scripts.bench.tuner.surface import Head, Surface
 
 MAX_K = 32

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from peagle_sm.core.catalog.catalog import HeadEntry
-from peagle_sm.core.checks.exposure import SECRET_VALUE
-from peagle_sm.core.heads.files import code_faults, file_faults
+from peagle_sm.core.catalog import HeadEntry
+from peagle_sm.core.checks.environment import SECRET_VALUE
+from peagle_sm.core.heads.reading import code_faults, file_faults
 
 
 def unsafe_weights(folder: Path) -> list[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from peagle_sm.core.checks.exposure import FORBIDDEN, SECRET_NAME, SECRET_VALUE
+from peagle_sm.core.checks.environment import FORBIDDEN, SECRET_NAME, SECRET_VALUE
 
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 _ARGUMENT = re.compile(r"\$\{?(\w+)(?::-([^}]*))?\}?")

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from peagle_sm.core.catalog.catalog import load_catalog
-from peagle_sm.core.guard import names
+from peagle_sm.core import guard
+from peagle_sm.core.catalog import load_catalog
 from scripts.lib.security import files, iam, image, templates
 from scripts.lib.security.subjects import Subjects
 
 Broken = Iterator[str]
-_ALONE = frozenset({names.SWEEPER, names.SWITCH})
+_ALONE = frozenset({guard.SWEEPER, guard.SWITCH})
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from peagle_sm.core.catalog.catalog import Catalog, load_catalog
+from peagle_sm.core.catalog import Catalog, load_catalog
 from scripts.lib.hash_locks import ROOT, lock_files
 from scripts.lib.locks import Pin, read_pins
 from scripts.lib.security.gate import Waiver, read_waivers

@@ -98,9 +98,9 @@ def _texts() -> list[tuple[Path, str]]:
 
 def _refused_by_the_image() -> tuple[Mapping[str, object], Mapping[str, object]] | None:
     """The flags and variables with which our own container does not start; None before it has such a list."""
-    if not (CONTAINER / "peagle_gate" / "flags.py").is_file():
+    if not (CONTAINER / "peagle_gate" / "startup.py").is_file():
         return None
     if str(CONTAINER) not in sys.path:
         sys.path.insert(0, str(CONTAINER))
-    flags = importlib.import_module("peagle_gate.flags")
+    flags = importlib.import_module("peagle_gate.startup")
     return flags.FLAGS, flags.VARIABLES

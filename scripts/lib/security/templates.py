@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from peagle_sm.core.catalog.images import version_of
-from peagle_sm.core.checks.exposure import FORBIDDEN, SECRET_NAME, SECRET_VALUE
+from peagle_sm.core.catalog import version_of
+from peagle_sm.core.checks.environment import FORBIDDEN, SECRET_NAME, SECRET_VALUE
 
 Template = Mapping[str, Any]
 _OFF = ("", "0", "false")
@@ -115,7 +115,7 @@ def tacit_licences(template: Template) -> list[str]:
 
 
 def forbidden_settings(template: Template) -> list[str]:
-    """A setting that opens the engine (`peagle_sm.core.checks.exposure` says how)."""
+    """A setting that opens the engine (`peagle_sm.core.checks.environment` says how)."""
     return [
         f"{where}: {name}"
         for where, name, value in settings(template)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peagle_sm.core.checks.preflight_facts import Guard, Identity, Rights, Role, Taken
+from peagle_sm.core.checks.base import Guard, Identity, Rights, Role, Taken
 from tests.core.checks.cases import Case
 from tests.core.support import GPT, ROLE
 

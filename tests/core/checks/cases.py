@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.core.catalog.catalog import Catalog, load_catalog
+from peagle_sm.core.catalog import Catalog, load_catalog
 from peagle_sm.core.checks import ALL_CHECKS, Check, Note
 from peagle_sm.core.checks.base import SPEC
 from peagle_sm.core.plan.plan import Context

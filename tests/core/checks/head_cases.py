@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peagle_sm.core.heads.fault import HeadFault, HeadLook
+from peagle_sm.core.heads.layout import HeadFault, HeadLook
 from tests.core.checks.cases import Case
 from tests.core.support import CONTAINER
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from peagle_sm.core.catalog.catalog import Catalog, load_catalog
+from peagle_sm.core.catalog import Catalog, load_catalog
 from tests.core.checks.cases import Case
 from tests.core.support import GPT
 

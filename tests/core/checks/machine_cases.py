@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from peagle_sm.core.checks.preflight_facts import Machine
+from peagle_sm.core.checks.base import Machine
 from tests.core.checks.cases import Case
 
 _GOOD = Machine(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from peagle_sm.core.checks.preflight_facts import (
+from peagle_sm.core.checks.base import (
     Artifacts,
     EcrImage,
     Key,

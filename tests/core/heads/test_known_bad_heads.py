@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.core.heads import HeadRefused, inspect_head
-from peagle_sm.core.heads.layout import read_layout
+from peagle_sm.core.heads.inspect import inspect_head
+from peagle_sm.core.heads.layout import HeadRefused, read_layout
 from tests.heads import (
     DRAFT,
     HIDDEN,

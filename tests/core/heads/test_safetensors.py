@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.core.heads.safetensors import BITS, HeaderFault, header_length, parse_header
+from peagle_sm.core.heads.weights import BITS, HeaderFault, header_length, parse_header
 from tests.heads import safetensors, with_header, zeros
 
 BYTE_WISE = sorted(dtype for dtype, bits in BITS.items() if bits % 8 == 0)

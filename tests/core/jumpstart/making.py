@@ -6,8 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from peagle_sm.core.jumpstart.buckets import Buckets, buckets_for
-from peagle_sm.core.jumpstart.document import Document, parse_document
+from peagle_sm.core.jumpstart.documents import Document, parse_document
 from peagle_sm.core.jumpstart.lock import (
     Asked,
     Lock,
@@ -17,6 +16,7 @@ from peagle_sm.core.jumpstart.lock import (
     LockedModel,
     LockedSource,
 )
+from peagle_sm.core.jumpstart.resolve import Buckets, buckets_for
 from sagemaker_local.contents.jumpstart_bucket import known_spec
 
 BUCKETS: Buckets = buckets_for("us-east-1", {})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from peagle_sm.core.catalog.catalog import load_catalog
-from peagle_sm.core.jumpstart.acceleration import Reason, unaccelerated
+from peagle_sm.core.catalog import load_catalog
+from peagle_sm.core.checks.jumpstart import Reason, unaccelerated
 from peagle_sm.core.jumpstart.resolve import resolve_config
 from tests.core.jumpstart.making import BUCKETS, CONFIG, LMI, VLLM, document
 

@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peagle_sm.core.catalog.catalog import load_catalog
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.checks.jumpstart import lock_findings
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.jumpstart.changes import Change, changes
 from peagle_sm.core.jumpstart.lock import (
     Asked,
+    Change,
     Lock,
     LockedInstance,
     LockedLicence,
     LockedModel,
+    changes,
     dump_lock,
     lock_path,
     mismatches,

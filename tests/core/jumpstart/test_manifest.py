@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.core.errors import NotFound
-from peagle_sm.core.jumpstart.manifest import (
+from peagle_sm.core.jumpstart.documents import (
+    CatalogueDamaged,
     Row,
     candidates,
     hub_name,
@@ -19,7 +20,6 @@ from peagle_sm.core.jumpstart.manifest import (
     parse_manifest,
     row_of,
 )
-from peagle_sm.core.jumpstart.reading import CatalogueDamaged
 from tests.core.strategies import json_values
 
 

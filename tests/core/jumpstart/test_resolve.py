@@ -11,12 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peagle_sm.core.catalog.catalog import load_catalog
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import NotFound, PeagleError
-from peagle_sm.core.jumpstart.buckets import buckets_for
-from peagle_sm.core.jumpstart.document import parse_document
-from peagle_sm.core.jumpstart.reading import CatalogueDamaged
-from peagle_sm.core.jumpstart.resolve import Head, OnInstance, Resolved, choose_config, resolve_config
+from peagle_sm.core.jumpstart.documents import CatalogueDamaged, parse_document
+from peagle_sm.core.jumpstart.resolve import (
+    Head,
+    OnInstance,
+    Resolved,
+    buckets_for,
+    choose_config,
+    resolve_config,
+)
 from sagemaker_local.contents.jumpstart_bucket import known_spec
 from tests.core.jumpstart.making import BUCKETS, CONFIG, HEAD, LMI, TARGET, VLLM, best, document
 from tests.core.strategies import json_values

@@ -22,7 +22,7 @@ PAGE = 100
 MOST_QUERIES = 500
 VARIANT = "AllTraffic"
 INVOKE_TIMEOUT_S = 60
-"""After this the guard's client gives up an Invoke (peagle_guard.clients)."""
+"""After this the guard's client gives up an Invoke (peagle_guard.boto_aws)."""
 
 WAKE_AGAIN_S = 240
 """A wake that is delivered twice comes again within this."""

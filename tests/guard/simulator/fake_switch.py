@@ -1,4 +1,4 @@
-"""What the guard's switch sees of a simulated account (``peagle_guard.turning.SwitchAws``)."""
+"""What the guard's switch sees of a simulated account (``peagle_guard.switch.SwitchAws``)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from peagle_guard.aws import Register
 from peagle_guard.records import Endpoint
-from peagle_guard.turning import NoUpdates, Stack
+from peagle_guard.switch import NoUpdates, Stack
 from tests.guard.simulator.errors import NoSuchEndpoint, NoSuchStack, NothingToUpdate
 from tests.guard.simulator.fake_aws import described, moment
 from tests.guard.simulator.people import GuardedAccount

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from peagle_guard import lifetime_provider, sweeper, turning
+from peagle_guard import lifetime_provider, sweeper
+from peagle_guard.lifetime_provider import schedule_name
 from peagle_guard.records import OffBy
-from peagle_guard.schedules import schedule_name
+from peagle_guard.switch import turn
 from tests.guard.simulator.clients import SageMakerClient, SchedulerClient
 from tests.guard.simulator.cloudformation import Stack
 from tests.guard.simulator.dynamodb import TableRegister
@@ -153,7 +154,7 @@ def start(world: World) -> GuardRun:
     account.cloudformation.asked = run.note_update
 
     def switch(event: Mapping[str, Any]) -> Mapping[str, Any]:
-        return turning.turn(FakeSwitch(account), event)
+        return turn(FakeSwitch(account), event)
 
     def wake(event: Mapping[str, Any]) -> Mapping[str, Any]:
         endpoints = SageMakerClient(account)

@@ -1,6 +1,6 @@
 """What people do with the toolkit in a guarded account: deploy, delete and redeploy, keep.
 
-The lifetime is armed by the shipped code (``peagle_guard.lifetime`` and its provider); ``keep`` does what
+The lifetime is armed by the shipped code (``peagle_guard.lifetime_provider``); ``keep`` does what
 ``peagle-sm keep`` does: the schedules first, the later one before the earlier, then the register.
 """
 
@@ -12,10 +12,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from peagle_guard.lifetime import Arming, arm, disarm_all, schedules
-from peagle_guard.lifetime_provider import provide
+from peagle_guard.lifetime_provider import Arming, arm, disarm_all, provide, schedule_name, schedules
 from peagle_guard.records import Record
-from peagle_guard.schedules import schedule_name
 from peagle_guard.settings import Settings
 from tests.guard.simulator.account import ACCOUNT, REGION, Account, stack_name
 from tests.guard.simulator.clients import SageMakerClient, SchedulerClient
@@ -39,7 +37,7 @@ SETTINGS = Settings(
 CLAIM_S = 180
 FIRING_S = 120
 POLL_S = 10
-"""As in ``peagle_sm.service.guard.keeping``."""
+"""As in ``peagle_sm.service.guard.keep``."""
 
 
 @dataclass(frozen=True, slots=True)

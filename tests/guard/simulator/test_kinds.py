@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from peagle_guard.aws import Query
-from peagle_guard.clients import ONCE
+from peagle_guard.boto_aws import ONCE
 from tests.guard.simulator.event_campaign import kind_batch
 from tests.guard.simulator.fake_aws import INVOKE_TIMEOUT_S, moment
 from tests.guard.simulator.guard_run import run_guard, start

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
-from peagle_sm.measure.bench import Around
-from peagle_sm.measure.endpoint_arm import Described
+from peagle_sm.measure.benchmark.endpoint_arm import Described
+from peagle_sm.measure.benchmark.run import Around
 from peagle_sm.measure.load import HttpTarget, LoadOptions, LoadStopped, Observer, Target, WorkItem
 from peagle_sm.measure.load.points import Objective
-from peagle_sm.measure.records import (
+from peagle_sm.measure.results.records import (
     Acceptance,
     ArmRecord,
     ClientHealth,
@@ -22,7 +22,7 @@ from peagle_sm.measure.records import (
     RequestRecord,
 )
 from peagle_sm.measure.workloads import Workload
-from peagle_sm.service.events import Event
+from peagle_sm.service.progress import Event
 
 TARGET = HttpTarget("http://engine:8000", arm="demo")
 HEALTHY = ClientHealth(True, None, 0.1, 0.2, 10.0)

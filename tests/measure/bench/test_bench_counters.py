@@ -11,7 +11,7 @@ import pytest
 
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import ServiceFault
-from peagle_sm.measure.bench_counters import LOG_DELAY_S, Logged, Scraped, engine_source
+from peagle_sm.measure.benchmark.acceptance import LOG_DELAY_S, Logged, Scraped, engine_source
 from tests.local.serving import AsOnAws, Server
 from tests.measure.bench.making import arm
 

@@ -8,8 +8,8 @@ from itertools import islice
 import pytest
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.bench_plan import BenchPlan, check_plan, config_of, items_of, loads_of, options_of
-from peagle_sm.measure.records import Load
+from peagle_sm.measure.benchmark.plan import BenchPlan, check_plan, config_of, items_of, loads_of, options_of
+from peagle_sm.measure.results.records import Load
 from tests.measure.bench.making import arm, workload
 
 CLOSED, OPEN = Load("closed", concurrency=2), Load("open", rate_per_s=2.5)

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from peagle_sm.cli.progress import JsonLines, PlainLines
-from peagle_sm.measure.bench_watch import Spending, Watch
-from peagle_sm.measure.records import Load, RequestRecord
-from peagle_sm.measure.tune.pace import Pace
-from peagle_sm.service.events import Event, Progress
+from peagle_sm.measure.benchmark.progress import Spending, Watch
+from peagle_sm.measure.results.records import Load, RequestRecord
+from peagle_sm.measure.tune.windows import Pace
+from peagle_sm.service.progress import Event, Progress
 
 C8 = Load("closed", concurrency=8)
 

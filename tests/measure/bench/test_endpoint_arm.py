@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.core.errors import NotFound, ServiceFault, SpecError
-from peagle_sm.measure.endpoint_arm import (
+from peagle_sm.measure.benchmark.endpoint_arm import (
     choose_component,
     demand_mode,
     describe_url,
@@ -21,7 +21,7 @@ from peagle_sm.measure.endpoint_arm import (
     is_url,
     look_at,
 )
-from peagle_sm.measure.records import ArmRecord
+from peagle_sm.measure.results.records import ArmRecord
 from sagemaker_local.paths import weights_dir
 from tests.measure.bench.making import described
 

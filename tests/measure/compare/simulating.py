@@ -6,8 +6,8 @@ import math
 import random
 from dataclasses import dataclass
 
-from peagle_sm.measure.compare.cells import Cell
-from peagle_sm.measure.records import Load, Phase, RequestRecord
+from peagle_sm.measure.compare.analysis import Cell
+from peagle_sm.measure.results.records import Load, Phase, RequestRecord
 
 ALONE = Load("closed", concurrency=1)
 EIGHT = Load("closed", concurrency=8)

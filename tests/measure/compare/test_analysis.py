@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from peagle_sm.measure.compare.analysis import Measured, compare
-from peagle_sm.measure.compare.sides import Pair, Side, control_of, in_order, pairs_of
+from peagle_sm.measure.compare.analysis import Measured, Pair, Side, compare, control_of, in_order, pairs_of
 from peagle_sm.measure.load import ClientUsage, LoadRun, Window
-from peagle_sm.measure.records import ArmRecord, Load, Mode, RequestRecord
+from peagle_sm.measure.results.records import ArmRecord, Load, Mode, RequestRecord
 from tests.measure.compare.simulating import ALONE, EIGHT, request
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from peagle_sm.measure.compare.cells import (
+from peagle_sm.measure.compare.analysis import (
     Cell,
     of_blocks,
     of_prompts,
@@ -12,7 +12,7 @@ from peagle_sm.measure.compare.cells import (
     share_within,
 )
 from peagle_sm.measure.load import Window
-from peagle_sm.measure.records import Phase, RequestRecord
+from peagle_sm.measure.results.records import Phase, RequestRecord
 from tests.measure.compare.simulating import EIGHT, request
 
 

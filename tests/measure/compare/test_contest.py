@@ -11,11 +11,11 @@ import pytest
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.compare.alternating import Way
-from peagle_sm.measure.compare.contest import Contest, Setup
-from peagle_sm.measure.compare.sides import Side, control_of
+from peagle_sm.measure.compare.analysis import Side, control_of
+from peagle_sm.measure.compare.measurement import Contest, Setup
 from peagle_sm.measure.load import LoadRun, LoadStopped, Silent, Timeouts, WorkItem
-from peagle_sm.measure.records import ArmRecord, ComparisonRecord, Header, Load
-from peagle_sm.measure.result_file import ResultWriter, read
+from peagle_sm.measure.results.records import ArmRecord, ComparisonRecord, Header, Load
+from peagle_sm.measure.results.result_file import ResultWriter, read
 from tests.measure.compare.simulating import ALONE, EIGHT
 from tests.measure.compare.virtual import Engines, FakeTarget, VirtualTime
 

@@ -7,10 +7,9 @@ import random
 
 import pytest
 
-from peagle_sm.measure.compare.cells import Cell, add
-from peagle_sm.measure.compare.order import abba
-from peagle_sm.measure.compare.pairs import compare_cells
-from peagle_sm.measure.records import Interval
+from peagle_sm.measure.compare.alternating import abba
+from peagle_sm.measure.compare.analysis import Cell, add, compare_cells
+from peagle_sm.measure.results.records import Interval
 from tests.measure.compare.simulating import World
 
 TRIALS = 200

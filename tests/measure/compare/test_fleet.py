@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from peagle_sm.core.errors import BillableLeft, EndpointFailed, Interrupted, PeagleError, PlanRefused
-from peagle_sm.measure.compare.fleet import Fleet
+from peagle_sm.measure.compare.deployments import Fleet
 from peagle_sm.service import deploy
 from tests.service.fakes import FakeAws, denied, lost
 from tests.service.setting import make_spec, pacing_of, session_of

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.measure.compare.cells import Cell
-from peagle_sm.measure.compare.intervals import over_deployments, over_units, ratio
-from peagle_sm.measure.compare.pairs import ACCEPTANCE, RATE, STEP_TIME, compare_cells
+from peagle_sm.measure.compare.analysis import ACCEPTANCE, RATE, STEP_TIME, Cell, compare_cells
+from peagle_sm.measure.compare.confidence_intervals import over_deployments, over_units, ratio
 
 amount = st.floats(0.5, 500)
 cells = st.builds(

@@ -4,7 +4,7 @@ import pytest
 
 from peagle_sm.core.errors import PlanRefused, SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.measure.compare.modes import (
+from peagle_sm.measure.compare.arms import (
     in_terms_of_the_options,
     name_of,
     parse_ks,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.measure.compare.notes import notes_of
-from peagle_sm.measure.records import (
+from peagle_sm.measure.compare.run import notes_of
+from peagle_sm.measure.results.records import (
     Acceptance,
     ArmRecord,
     ClientHealth,

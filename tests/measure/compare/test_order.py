@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.measure.compare.order import abba, turn_order
+from peagle_sm.measure.compare.alternating import abba, turn_order
 
 
 def test_two_arms_go_a_b_b_a_and_then_b_a_a_b() -> None:

@@ -9,7 +9,7 @@ import pytest
 from peagle_sm.core.errors import BillableLeft, Interrupted
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
-from peagle_sm.measure.compare.rounds import deployed_rounds
+from peagle_sm.measure.compare.deployments import deployed_rounds
 from tests.service.fakes import FakeAws, lost
 from tests.service.setting import make_spec, pacing_of, session_of
 

@@ -18,16 +18,16 @@ from peagle_sm.core.errors import (
     ServiceFault,
     SpecError,
 )
-from peagle_sm.measure.compare.contest import Setup
-from peagle_sm.measure.compare.rounds import Round
+from peagle_sm.measure.benchmark.endpoint_arm import Described
+from peagle_sm.measure.compare.deployments import Round
+from peagle_sm.measure.compare.measurement import Setup
 from peagle_sm.measure.compare.run import Around, Outcome, compare
-from peagle_sm.measure.endpoint_arm import Described
 from peagle_sm.measure.load import ClientUsage, LoadRun, Window
 from peagle_sm.measure.load.points import make_point
-from peagle_sm.measure.records import ArmRecord, Load
-from peagle_sm.measure.result_file import read
+from peagle_sm.measure.results.records import ArmRecord, Load
+from peagle_sm.measure.results.result_file import read
 from peagle_sm.measure.workloads import Workload
-from peagle_sm.service.events import Event
+from peagle_sm.service.progress import Event
 from tests.measure.compare.simulating import ALONE, request
 from tests.measure.compare.test_contest import ACCEPTANCE, ARMS, STEP_S, items
 from tests.measure.compare.virtual import Engines, FakeTarget, VirtualTime

@@ -13,7 +13,7 @@ from typing import Any
 
 from peagle_sm.measure.load import Target, Timeouts
 from peagle_sm.measure.load.answer import Answer
-from peagle_sm.measure.load.sender import Sender
+from peagle_sm.measure.load.http_client import Sender
 
 
 class _Selector(selectors.SelectSelector):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from peagle_sm.aws.streams.sse import EventTooLarge
-from peagle_sm.measure.load.events import TimedEvents
+from peagle_sm.aws.streams.framing import EventTooLarge
+from peagle_sm.measure.load.answer import TimedEvents
 
 
 def test_an_event_has_the_time_of_its_last_byte() -> None:

@@ -24,10 +24,10 @@ from peagle_sm.measure.load import (
     drive_load,
 )
 from peagle_sm.measure.load.answer import Answer
-from peagle_sm.measure.load.arrivals import arrivals
+from peagle_sm.measure.load.driver import arrivals
+from peagle_sm.measure.load.http_client import Sender
 from peagle_sm.measure.load.points import make_point
-from peagle_sm.measure.load.sender import Sender
-from peagle_sm.measure.records import Load
+from peagle_sm.measure.results.records import Load
 from tests.measure.load.virtual import Connections, ScriptedSender, in_virtual_time
 
 TARGET = HttpTarget("http://127.0.0.1:1", arm="a")

@@ -6,8 +6,8 @@ import asyncio
 import time
 
 from peagle_sm.measure.load import run_quietly
-from peagle_sm.measure.load.desk import Desk
-from peagle_sm.measure.load.meter import EVERY_S, Meter
+from peagle_sm.measure.load.http_client import Desk
+from peagle_sm.measure.load.run import EVERY_S, Meter
 from peagle_sm.measure.load.work import Clock
 from tests.measure.load.virtual import in_virtual_time
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from peagle_sm.measure.load.points import Objective, make_point, percentiles
 from peagle_sm.measure.load.work import ClientUsage, LoadRun, Window
-from peagle_sm.measure.records import Load, RequestRecord
+from peagle_sm.measure.results.records import Load, RequestRecord
 
 C2, OPEN = Load("closed", concurrency=2), Load("open", rate_per_s=1.0)
 CALM = ClientUsage((0.1,) * 99, cpu_s=0.5)

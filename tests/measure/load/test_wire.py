@@ -29,9 +29,9 @@ from peagle_sm.measure.load import (
     measure_point,
     run_quietly,
 )
+from peagle_sm.measure.load.arrival_times import StampingHandler
 from peagle_sm.measure.load.points import make_point
-from peagle_sm.measure.load.stamping import StampingHandler
-from peagle_sm.measure.records import Load, RequestRecord
+from peagle_sm.measure.results.records import Load, RequestRecord
 from tests.measure.scheduled_server import ROOT, Running, scheduled_server
 
 C1, C16 = Load("closed", concurrency=1), Load("closed", concurrency=16)
@@ -191,7 +191,7 @@ def test_ctrl_c_frees_the_connections_and_keeps_what_was_observed(server: Runnin
     program = f"""
 import itertools
 from peagle_sm.measure.load import HttpTarget, LoadOptions, Silent, WorkItem, measure_point
-from peagle_sm.measure.records import Load
+from peagle_sm.measure.results.records import Load
 class Told(Silent):
     def request(self, record):
         print(record.prompt_id, record.error, flush=True)
@@ -218,7 +218,7 @@ def test_arrivals_are_stamped_by_the_connection_itself(server: Running) -> None:
     """With an aiohttp that has lost the seam, all still works, but costs twice the CPU: notice it here."""
     import aiohttp
 
-    from peagle_sm.measure.load.stamping import stamp_arrivals
+    from peagle_sm.measure.load.arrival_times import stamp_arrivals
 
     async def protocol() -> Any:
         connector = aiohttp.TCPConnector()
@@ -235,7 +235,7 @@ def test_arrivals_are_stamped_by_the_connection_itself(server: Running) -> None:
 def test_without_the_seam_it_reads_part_by_part(server: Running) -> None:
     import aiohttp
 
-    from peagle_sm.measure.load.sender import HttpSender
+    from peagle_sm.measure.load.http_client import HttpSender
 
     async def answer() -> Any:
         async with aiohttp.ClientSession(auto_decompress=False) as session:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from peagle_sm.measure.load import Clock, Target, Timeouts
 from peagle_sm.measure.load.answer import Answer
-from peagle_sm.measure.load.sender import Sender
+from peagle_sm.measure.load.http_client import Sender
 
 T = TypeVar("T")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.aiperf_output import point_record, read_bundle, request_records
+from peagle_sm.measure.benchmark.managed_files import point_record, read_bundle, request_records
 from peagle_sm.measure.load.points import Objective
-from peagle_sm.measure.records import Load, PointRecord, RequestRecord
+from peagle_sm.measure.results.records import Load, PointRecord, RequestRecord
 from tests.measure.managed.making import archive, row
 
 LOAD = Load("closed", concurrency=2)

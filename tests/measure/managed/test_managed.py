@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from peagle_sm.core.errors import BillableLeft, Interrupted, ServiceFault, SpecError
-from peagle_sm.measure.bench import Outcome
-from peagle_sm.measure.bench_plan import BenchPlan
-from peagle_sm.measure.endpoint_arm import Described
+from peagle_sm.measure.benchmark.endpoint_arm import Described
+from peagle_sm.measure.benchmark.managed import Surroundings, job_name, price_note, run_managed
+from peagle_sm.measure.benchmark.managed_files import Place
+from peagle_sm.measure.benchmark.plan import BenchPlan
+from peagle_sm.measure.benchmark.run import Outcome
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.load.points import Objective
-from peagle_sm.measure.managed import Surroundings, job_name, price_note, run_managed
-from peagle_sm.measure.managed_place import Place
-from peagle_sm.measure.records import ArmRecord, Load
-from peagle_sm.measure.result_file import read
+from peagle_sm.measure.results.records import ArmRecord, Load
+from peagle_sm.measure.results.result_file import read
 from peagle_sm.measure.workloads import Workload
-from peagle_sm.service.events import Pacing
+from peagle_sm.service.progress import Pacing
 from tests.measure.managed.making import START, Cloud, archive, error, row
 
 ARM = ArmRecord("e", "p-eagle", 7, "e", component="ic", usd_per_hour=36.0)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.managed_place import Place, find_place
+from peagle_sm.measure.benchmark.managed_files import Place, find_place
 from tests.measure.managed.making import Cloud
 
 ROLE = "arn:aws:iam::123456789012:role/r"

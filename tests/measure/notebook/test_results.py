@@ -11,7 +11,7 @@ import peagle_sm
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.notebook.results import BenchResult, CompareResult, VerifyResult
 from peagle_sm.measure.report.files import read_files
-from peagle_sm.measure.result_file import Results
+from peagle_sm.measure.results.result_file import Results
 from tests.measure.report import making
 
 FILE = Path("results/x.jsonl")

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from peagle_sm.measure.load.front import run_quietly
-from peagle_sm.measure.notebook.running import blocking, interrupt
+from peagle_sm.measure.load.run import run_quietly
+from peagle_sm.measure.notebook.endpoints import blocking, interrupt
 
 _cell = contextvars.ContextVar("cell", default="none")
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from peagle_sm.measure.records import (
+from peagle_sm.measure.results.records import (
     Acceptance,
     ArmRecord,
     CheckRecord,
@@ -28,7 +28,7 @@ from peagle_sm.measure.records import (
     PointRecord,
     RequestRecord,
 )
-from peagle_sm.measure.result_file import Results, to_line
+from peagle_sm.measure.results.result_file import Results, to_line
 
 LOADS = (1, 2, 4, 8, 16, 32, 64)
 MODES: tuple[Mode, ...] = ("none", "eagle3", "p-eagle")

@@ -9,14 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.core.display.markup import Safe, join, tag
-from peagle_sm.measure.records import Interval
-from peagle_sm.measure.report import words
-from peagle_sm.measure.report.frame import HALF
-from peagle_sm.measure.report.interval_plot import IntervalAxis
-from peagle_sm.measure.report.line_chart import LineChart, Mark, Series
-from peagle_sm.measure.report.looks import Look
-from peagle_sm.measure.report.scale import Scale, decade_ticks, nice_ticks, ratio_ticks, spread
+from peagle_sm.core.display import Safe, join, tag
+from peagle_sm.measure.report import formatting
+from peagle_sm.measure.report.charts import (
+    HALF,
+    LineChart,
+    Mark,
+    Scale,
+    Series,
+    decade_ticks,
+    nice_ticks,
+    ratio_ticks,
+    spread,
+)
+from peagle_sm.measure.report.formatting import Look
+from peagle_sm.measure.report.speed_up import IntervalAxis
+from peagle_sm.measure.results.records import Interval
 
 VALUES = st.floats(min_value=1e-3, max_value=1e6, allow_nan=False)
 
@@ -97,7 +105,7 @@ def test_a_chart_of_one_value_and_of_equal_values() -> None:
     [(None, "–"), (0.0, "0.00"), (3.9412, "3.94"), (97.31, "97.3"), (1167.4, "1,167"), (0.0421, "0.0421")],  # noqa: RUF001
 )
 def test_figures_keep_the_digits_that_count(value: float | None, text: str) -> None:
-    assert words.number(value) == text
+    assert formatting.number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -105,7 +113,7 @@ def test_figures_keep_the_digits_that_count(value: float | None, text: str) -> N
     [(None, "–"), (0.0077, "0.0077"), (0.43, "0.43"), (12.4, "12.40"), (1250.0, "1,250")],  # noqa: RUF001
 )
 def test_money(value: float | None, text: str) -> None:
-    assert words.usd(value) == text
+    assert formatting.usd(value) == text
 
 
 def test_text_is_escaped_once() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from peagle_sm.measure.report.markdown import markdown
+from peagle_sm.measure.report.tables import markdown
 from tests.measure.report import making
 
 

@@ -9,13 +9,13 @@ from html.parser import HTMLParser
 
 import pytest
 
-from peagle_sm.core.display.markup import VOID
+from peagle_sm.core.display import VOID
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.records import ClientHealth, Interval
-from peagle_sm.measure.report.embedded import extract
-from peagle_sm.measure.report.markdown import markdown
+from peagle_sm.measure.report.files import extract
 from peagle_sm.measure.report.page import html_page
-from peagle_sm.measure.result_file import Results
+from peagle_sm.measure.report.tables import markdown
+from peagle_sm.measure.results.records import ClientHealth, Interval
+from peagle_sm.measure.results.result_file import Results
 from tests.measure.report import making
 
 ALL = (making.compared(), making.tuned(), making.verified())

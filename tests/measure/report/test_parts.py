@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.measure.report import frame, line_names
-from peagle_sm.measure.report.line_names import Line
-from peagle_sm.measure.report.looks import Look
-from peagle_sm.measure.report.markdown import markdown
+from peagle_sm.measure.report import charts
+from peagle_sm.measure.report.charts import Line
+from peagle_sm.measure.report.formatting import Look
+from peagle_sm.measure.report.merging import parts_of
 from peagle_sm.measure.report.page import html_page
-from peagle_sm.measure.report.parts import parts_of
-from peagle_sm.measure.result_file import Results
+from peagle_sm.measure.report.tables import markdown
+from peagle_sm.measure.results.result_file import Results
 from tests.measure.report import making
 from tests.measure.report.test_page import Outline
 
@@ -78,7 +78,7 @@ ENDS = st.tuples(st.floats(60, 400), st.floats(20, 220))
 @given(st.lists(ENDS, min_size=1, max_size=10))
 def test_names_of_lines_never_touch(ends: list[tuple[float, float]]) -> None:
     lines = [Line(f"arm {n}", Look("blue", "circle"), ((40.0, 30.0), end)) for n, end in enumerate(ends)]
-    drawn = line_names.draw(lines, 400, 14, 224)
+    drawn = charts.draw_line_names(lines, 400, 14, 224)
     heights = sorted(float(y) for y in re.findall(r'<text x="[^"]*" y="([^"]*)"', drawn))
     assert len(heights) == len(lines)
     assert all(b - a >= 15.9 for a, b in pairwise(heights))
@@ -90,4 +90,4 @@ def test_names_of_lines_never_touch(ends: list[tuple[float, float]]) -> None:
     [("P-EAGLE", 100, "P-EAGLE"), ("P-EAGLE tiny-code-p-eagle", 94, "P-EAGLE…-eagle"), ("abcdef", 0, "a…f")],
 )
 def test_a_long_name_is_shortened_in_its_middle(text: str, width: float, shown: str) -> None:
-    assert frame.fitted(text, width) == shown
+    assert charts.fitted(text, width) == shown

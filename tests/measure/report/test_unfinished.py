@@ -7,16 +7,14 @@ from dataclasses import replace
 import pytest
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.records import KPoint
-from peagle_sm.measure.report import rows
-from peagle_sm.measure.report.embedded import embed, extract
-from peagle_sm.measure.report.merging import view_of
+from peagle_sm.measure.report import tables
+from peagle_sm.measure.report.files import embed, extract
+from peagle_sm.measure.report.merging import demand_figures, demand_loads, missing, names_of, view_of
 from peagle_sm.measure.report.page import html_page
-from peagle_sm.measure.report.proof import trust
-from peagle_sm.measure.report.runs import names_of
-from peagle_sm.measure.report.unfinished import demand_figures, demand_loads, missing
+from peagle_sm.measure.report.trust import trust
 from peagle_sm.measure.report.verdict import verdict
-from peagle_sm.measure.result_file import Results
+from peagle_sm.measure.results.records import KPoint
+from peagle_sm.measure.results.result_file import Results
 from tests.measure.report import making
 
 
@@ -97,7 +95,7 @@ def test_a_tuning_s_rates_beside_no_speculation() -> None:
     plain = KPoint(0, 1.0, 6.0, 400.0, True, 390.0, 410.0)
     fit = replace(fit, points=(plain, *fit.points))
     tuned = Results(making.header("tune"), fits=(fit,))
-    table = rows.rates(view_of([tuned]))
+    table = tables.rates(view_of([tuned]))
     assert table is not None
     assert len(table.rows) == 13
     assert table.rows[0][:5] == ("P-EAGLE", "c=8", "0", "400", "[390, 410]")
@@ -111,11 +109,11 @@ def test_a_tuning_s_rates_beside_no_speculation() -> None:
 
 def test_rows_that_would_read_alike_name_their_run() -> None:
     first, second = named(making.stand_in(), "a.jsonl"), named(making.stand_in(), "b.jsonl")
-    alone = rows.points(view_of([first]))
+    alone = tables.points(view_of([first]))
     assert alone is not None
     assert "run" not in alone.heads
     view = view_of([first, second])
-    for table in (rows.points(view), rows.ratios(view)):
+    for table in (tables.points(view), tables.ratios(view)):
         assert table is not None
         at = table.heads.index("run")
         assert {row[at] for row in table.rows} == {"a.jsonl", "b.jsonl"}
@@ -131,7 +129,7 @@ def test_checks_of_two_endpoints_are_told_apart() -> None:
     made = making.verified()
     others = tuple(replace(check, arm="other") for check in made.checks)
     view = view_of([made, replace(made, checks=others)])
-    table = rows.checks(view)
+    table = tables.checks(view)
     assert table is not None
     assert {row[table.heads.index("arm")] for row in table.rows} == {"gpt-oss-20b-p-eagle", "other"}
     assert verdict(view).headline.endswith("(gpt-oss-20b-p-eagle, other)")

@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.records import Interval
 from peagle_sm.measure.report.merging import view_of
-from peagle_sm.measure.report.tiles import tiles
-from peagle_sm.measure.report.verdict import verdict
-from peagle_sm.measure.result_file import Results
+from peagle_sm.measure.report.verdict import tiles, verdict
+from peagle_sm.measure.results.records import Interval
+from peagle_sm.measure.results.result_file import Results
 from tests.measure.report import making
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peagle_sm.measure.tune.reading import Reading
+from peagle_sm.measure.tune.readings import Reading
 
 
 def survival_of(k: int, first: float = 0.8) -> tuple[float, ...]:

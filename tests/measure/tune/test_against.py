@@ -2,16 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from peagle_sm.measure.tune.against import Against, against_none
-from peagle_sm.measure.tune.evidence import evidence
+from peagle_sm.measure.tune.job import evidence
 from peagle_sm.measure.tune.outcome import (
     ModeResult,
     common_against_none,
     conclude,
     fit_records,
 )
-from peagle_sm.measure.tune.predict import without_baseline
-from peagle_sm.measure.tune.reading import Reading
+from peagle_sm.measure.tune.predict import Against, against_none, without_baseline
+from peagle_sm.measure.tune.readings import Reading
 from tests.measure.tune.reading_of import reading
 
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from peagle_sm.measure.tune.agreement import check_record, compare
-from peagle_sm.measure.tune.reading import Reading
+from peagle_sm.measure.tune.outcome import check_record, compare
+from peagle_sm.measure.tune.readings import Reading
 from tests.measure.tune.reading_of import reading
 
 

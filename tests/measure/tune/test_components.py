@@ -11,8 +11,7 @@ from botocore.validate import ParamValidator
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.plan import Context, Plan, make_plan
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.measure.tune.arms import arm_spec, label
-from peagle_sm.measure.tune.components import HostPlan, host_plan, spread
+from peagle_sm.measure.tune.arms import HostPlan, arm_spec, host_plan, label, spread
 
 ROLE = "arn:aws:iam::123456789012:role/peagle"
 CONTEXT = Context("123456789012", "us-east-1", now=datetime(2026, 11, 20, tzinfo=UTC))

@@ -2,10 +2,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from peagle_sm.measure.tune.decide import choose, contenders, expected_loss, first_probes, leaders, next_k
+from peagle_sm.measure.tune.decide import (
+    choose,
+    contenders,
+    expected_loss,
+    first_probes,
+    leaders,
+    next_deployment,
+    next_k,
+    next_round,
+)
 from peagle_sm.measure.tune.fit import Noise
 from peagle_sm.measure.tune.outcome import best_mode, conclude, fit_records
-from peagle_sm.measure.tune.plan import next_deployment, next_round
 from peagle_sm.measure.tune.predict import Prediction, together
 from tests.measure.tune.reading_of import reading
 

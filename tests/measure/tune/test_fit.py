@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from peagle_sm.measure.tune.curve import Prior, condition, random_walk
-from peagle_sm.measure.tune.fit import Noise, fit, truncated
+from peagle_sm.measure.tune.fit import Noise, Prior, condition, fit, random_walk, truncated
 from tests.measure.tune.reading_of import reading, survival_of
 
 GRID = tuple(range(1, 12))

@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from peagle_sm.measure.tune.fit import Noise
-from peagle_sm.measure.tune.levels import level, noise_of
+from peagle_sm.measure.tune.fit import Noise, level, noise_of
 from tests.measure.tune.reading_of import reading
 
 

@@ -11,13 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.records import Mode, WindowRecord
-from peagle_sm.measure.result_file import from_line, to_line
-from peagle_sm.measure.tune.pace import Pace
-from peagle_sm.measure.tune.reading import Reading, reading_in, window_record
-from peagle_sm.measure.tune.resumed import Measured, Resumed
-from peagle_sm.measure.tune.side import Side
-from peagle_sm.measure.tune.strategy import by_deployments, every_k, in_one_engine, side_by_side
+from peagle_sm.measure.results.records import Mode, WindowRecord
+from peagle_sm.measure.results.result_file import from_line, to_line
+from peagle_sm.measure.tune.decide import by_deployments, every_k, in_one_engine, side_by_side
+from peagle_sm.measure.tune.readings import Reading, reading_in, window_record
+from peagle_sm.measure.tune.windows import Measured, Pace, Resumed, Side
 from tests.measure.tune.reading_of import reading
 
 LOADS = (1, 8)

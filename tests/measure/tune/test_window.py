@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from peagle_sm.core.errors import ServiceFault
-from peagle_sm.measure.records import Load, RequestRecord
-from peagle_sm.measure.tune.window import geometric_ratio, read_scrape, reading_of
+from peagle_sm.measure.results.records import Load, RequestRecord
+from peagle_sm.measure.tune.readings import geometric_ratio, read_scrape, reading_of
 
 METRICS = """
 # HELP vllm:inter_token_latency_seconds …

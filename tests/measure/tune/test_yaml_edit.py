@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import parse_spec
-from peagle_sm.measure.tune.yaml_edit import write_k
+from peagle_sm.measure.tune.job import write_k
 
 HEAD = "# mine\nname: demo   # its name\nmodel: tiny-code\n"
 TAIL = "lifecycle:\n  max_lifetime_hours: 2  # hours\n"

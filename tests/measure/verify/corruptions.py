@@ -7,15 +7,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from peagle_sm.measure.verify.answer_format import (
+    StopCase,
+    StreamCase,
+    choose_stop,
+    judge_stops,
+    judge_streaming,
+)
 from peagle_sm.measure.verify.answers import Answer, Scored
-from peagle_sm.measure.verify.figures import z_limit
-from peagle_sm.measure.verify.floor import Floor
 from peagle_sm.measure.verify.greedy import GreedyCase, judge_greedy
-from peagle_sm.measure.verify.logprobs import judge_logprobs
-from peagle_sm.measure.verify.sampled import judge_sampled, shift_of
-from peagle_sm.measure.verify.stops import StopCase, choose_stop, judge_stops
-from peagle_sm.measure.verify.streaming import StreamCase, judge_streaming
-from peagle_sm.measure.verify.verdict import Verdict
+from peagle_sm.measure.verify.probabilities import judge_logprobs
+from peagle_sm.measure.verify.sampling import judge_sampled, shift_of
+from peagle_sm.measure.verify.statistics import Floor, Verdict, z_limit
 from tests.measure.verify.worlds import END, SAMPLED, World, recorded, samples, true_shift
 
 SURE = 3.72  #: standard deviations beyond the limit at which a shift is missed once in 10,000 runs

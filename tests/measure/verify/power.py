@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from peagle_sm.measure.verify.figures import quantile, shift_found
-from peagle_sm.measure.verify.floor import LEAST_DELTA
 from peagle_sm.measure.verify.greedy import judge_greedy
+from peagle_sm.measure.verify.statistics import LEAST_DELTA, quantile, shift_found
 from tests.measure.verify.corruptions import KINDS, Outcome, floor_kind, struck
 from tests.measure.verify.worlds import NOISES, World, clean_world, recorded, true_shift
 

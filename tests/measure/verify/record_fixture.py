@@ -17,9 +17,8 @@ import numpy as np
 
 from peagle_sm.aws.session.session import LocalTarget, make_session
 from peagle_sm.measure.verify.answers import Answer
-from peagle_sm.measure.verify.engines import EndpointEngine, ask_raw
-from peagle_sm.measure.verify.lab import GREEDY, SAMPLED, Lab, Options, Prompt
-from peagle_sm.measure.verify.setup import load_prompts
+from peagle_sm.measure.verify.engines import GREEDY, SAMPLED, EndpointEngine, Lab, Options, Prompt, ask_raw
+from peagle_sm.measure.verify.run import load_prompts
 from sagemaker_local.lifecycle import find_server
 
 PROMPTS, SAMPLES, TOKENS, TOP = 32, 40, 96, 6

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.measure.result_file import read
+from peagle_sm.measure.results.result_file import read
 from tests.cli.running import run
 from tests.measure.verify.toy_vllm import serving
 

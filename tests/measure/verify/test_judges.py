@@ -8,16 +8,32 @@ from typing import Any
 import numpy as np
 import pytest
 
+from peagle_sm.measure.verify.answer_format import (
+    CHOICES,
+    TOOL,
+    StopCase,
+    StreamCase,
+    StructuredCase,
+    choose_stop,
+    conforms,
+    faults_of,
+    judge_stops,
+    judge_streaming,
+    judge_structured,
+    odd_piece,
+)
 from peagle_sm.measure.verify.answers import Answer, Scored
-from peagle_sm.measure.verify.floor import Floor
-from peagle_sm.measure.verify.greedy import GreedyCase, ends_of, judge_greedy, shape_faults
-from peagle_sm.measure.verify.logprobs import judge_logprobs
-from peagle_sm.measure.verify.long_context import LongCase, judge_long_context
-from peagle_sm.measure.verify.sampled import judge_sampled
-from peagle_sm.measure.verify.seeds import SeedCase, judge_seeds
-from peagle_sm.measure.verify.stops import StopCase, choose_stop, faults_of, judge_stops
-from peagle_sm.measure.verify.streaming import StreamCase, judge_streaming, odd_piece
-from peagle_sm.measure.verify.structured import CHOICES, TOOL, StructuredCase, conforms, judge_structured
+from peagle_sm.measure.verify.greedy import (
+    GreedyCase,
+    LongCase,
+    ends_of,
+    judge_greedy,
+    judge_long_context,
+    shape_faults,
+)
+from peagle_sm.measure.verify.probabilities import judge_logprobs
+from peagle_sm.measure.verify.sampling import SeedCase, judge_sampled, judge_seeds
+from peagle_sm.measure.verify.statistics import Floor
 from tests.measure.verify.worlds import SAMPLED, samples
 
 EXACT = Floor(40, 0, 400, 0.0, 0.0, 0.01, True, 0.0)

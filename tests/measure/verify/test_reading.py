@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.aws.session.session import LocalTarget, Session
-from peagle_sm.cli.verify_text import conclusion, render_checks
+from peagle_sm.cli.commands.measuring.verify import conclusion, render_checks
 from peagle_sm.core.errors import StreamError
-from peagle_sm.measure.records import CheckRecord
-from peagle_sm.measure.verify import figures
+from peagle_sm.measure.results.records import CheckRecord
+from peagle_sm.measure.verify import statistics
 from peagle_sm.measure.verify.answers import join_stream, parse_answer, parse_scores
 from peagle_sm.measure.verify.engines import EndpointEngine, UrlEngine, read_events
-from peagle_sm.measure.verify.verdict import Verdict, percent
+from peagle_sm.measure.verify.statistics import Verdict, percent
 
 
 def test_an_answer_and_its_own_log_probabilities() -> None:
@@ -122,26 +122,26 @@ def test_an_endpoint_is_streamed_with_its_token_ids() -> None:
 
 
 def test_fisher_against_known_values() -> None:
-    assert figures.fisher_greater(8, 10, 1, 6) == pytest.approx(0.0245, abs=1e-4)
-    assert figures.fisher_greater(0, 10, 5, 10) == pytest.approx(1.0)
-    assert figures.fisher_greater(3, 0, 0, 5) == 1.0
-    assert figures.fisher_rate_found(164, 0, 164) == pytest.approx(0.11, abs=0.02)
-    assert figures.fisher_rate_found(7, 0, 7) is None
+    assert statistics.fisher_greater(8, 10, 1, 6) == pytest.approx(0.0245, abs=1e-4)
+    assert statistics.fisher_greater(0, 10, 5, 10) == pytest.approx(1.0)
+    assert statistics.fisher_greater(3, 0, 0, 5) == 1.0
+    assert statistics.fisher_rate_found(164, 0, 164) == pytest.approx(0.11, abs=0.02)
+    assert statistics.fisher_rate_found(7, 0, 7) is None
 
 
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=50))
 def test_the_self_normalised_sum_is_bounded_by_the_root_of_the_count(values: list[float]) -> None:
-    assert abs(figures.self_normalised(values)) <= math.sqrt(len(values)) + 1e-6
+    assert abs(statistics.self_normalised(values)) <= math.sqrt(len(values)) + 1e-6
 
 
 def test_powers_and_limits() -> None:
-    assert figures.z_limit() == pytest.approx(3.89, abs=0.01)
-    assert figures.shift_found(0.19 * 2000, 2000) == pytest.approx(0.05, abs=0.002)  # facts: 2,000 for 5%
-    assert figures.shift_found(0, 0) == math.inf
-    assert figures.rate_found(0) == 1.0
-    assert figures.rate_found(1000) == pytest.approx(0.0023, abs=1e-4)
-    assert figures.excess_found(0) == 32
-    assert figures.quantile([], 0.999) == 0.0
+    assert statistics.z_limit() == pytest.approx(3.89, abs=0.01)
+    assert statistics.shift_found(0.19 * 2000, 2000) == pytest.approx(0.05, abs=0.002)  # facts: 2,000 for 5%
+    assert statistics.shift_found(0, 0) == math.inf
+    assert statistics.rate_found(0) == 1.0
+    assert statistics.rate_found(1000) == pytest.approx(0.0023, abs=1e-4)
+    assert statistics.excess_found(0) == 32
+    assert statistics.quantile([], 0.999) == 0.0
     assert [percent(x) for x in (0.00234, 0.12, 1.0)] == ["0.23%", "12%", "100%"]
 
 

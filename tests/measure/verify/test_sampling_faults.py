@@ -10,22 +10,27 @@ import numpy as np
 import pytest
 
 from peagle_sm.measure.verify.answers import Answer, Scored, Top
-from peagle_sm.measure.verify.engines import UrlEngine
-from peagle_sm.measure.verify.figures import (
+from peagle_sm.measure.verify.engines import Lab, Options, UrlEngine
+from peagle_sm.measure.verify.greedy import GreedyCase, judge_greedy
+from peagle_sm.measure.verify.probabilities import CUTS, ParameterCase, judge_parameters
+from peagle_sm.measure.verify.probes import probe_greedy, probe_places
+from peagle_sm.measure.verify.sampling import (
+    Place,
+    Repeated,
+    SeedCase,
+    find_places,
+    fit_places,
+    judge_sampled,
+    judge_seeds,
+)
+from peagle_sm.measure.verify.statistics import (
     ALPHA,
+    Floor,
     chi_square_z,
     mcnemar_greater,
     mcnemar_rate_found,
     z_limit,
 )
-from peagle_sm.measure.verify.floor import Floor
-from peagle_sm.measure.verify.greedy import GreedyCase, judge_greedy
-from peagle_sm.measure.verify.lab import Lab, Options
-from peagle_sm.measure.verify.parameters import CUTS, ParameterCase, judge_parameters
-from peagle_sm.measure.verify.places import Place, find_places, fit_places
-from peagle_sm.measure.verify.probes import probe_greedy, probe_places
-from peagle_sm.measure.verify.sampled import Repeated, judge_sampled
-from peagle_sm.measure.verify.seeds import SeedCase, judge_seeds
 from tests.measure.verify.toy_vllm import serving
 from tests.measure.verify.worlds import SAMPLED, recorded, samples
 

@@ -7,12 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from peagle_sm.measure.verify.figures import quantile
+from peagle_sm.measure.verify.answer_format import judge_stops, judge_streaming
 from peagle_sm.measure.verify.greedy import judge_greedy
-from peagle_sm.measure.verify.logprobs import judge_logprobs
-from peagle_sm.measure.verify.sampled import judge_sampled
-from peagle_sm.measure.verify.stops import judge_stops
-from peagle_sm.measure.verify.streaming import judge_streaming
+from peagle_sm.measure.verify.probabilities import judge_logprobs
+from peagle_sm.measure.verify.sampling import judge_sampled
+from peagle_sm.measure.verify.statistics import quantile
 from tests.measure.verify.corruptions import KINDS, drawn_soundly, stop_cases, stream_cases
 from tests.measure.verify.power import corrupted
 from tests.measure.verify.worlds import NOISES, SAMPLED, World, clean_world, samples

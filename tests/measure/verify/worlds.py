@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from peagle_sm.measure.verify.answers import Answer, Scored
-from peagle_sm.measure.verify.floor import Floor, floor_of
 from peagle_sm.measure.verify.greedy import GreedyCase, ends_of
+from peagle_sm.measure.verify.statistics import Floor, floor_of
 
 END = 0  #: the stand-in's end token
 SAMPLED = 96  #: tokens asked for when the samples were recorded

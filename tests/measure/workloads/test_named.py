@@ -12,9 +12,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure import workload as quickstart
 from peagle_sm.measure.workloads import load_workload
-from peagle_sm.measure.workloads.mt_bench import SHA256, URL
+from peagle_sm.measure.workloads import public_datasets as quickstart
+from peagle_sm.measure.workloads.public_datasets import MT_BENCH_SHA256, MT_BENCH_URL
 
 
 def unreachable(url: str) -> bytes:
@@ -110,9 +110,9 @@ def test_a_fetched_file_that_is_not_the_published_one_is_refused(tmp_path: Path)
         asked.append(url)
         return b'{"question_id": 1, "turns": ["changed"]}\n'
 
-    with pytest.raises(SpecError, match=SHA256):
+    with pytest.raises(SpecError, match=MT_BENCH_SHA256):
         load_workload("mt-bench", fetch=fetch, cache=tmp_path)
-    assert asked == [URL]
+    assert asked == [MT_BENCH_URL]
     assert list(tmp_path.iterdir()) == []
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from peagle_sm.core.errors import EngineError, SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.measure.workload import Prompt
+from peagle_sm.measure.workloads.public_datasets import Prompt
 from scripts.bench.comparison.arms import COMPILED, arm_of, spec_of
 from scripts.bench.comparison.run import Run
 from scripts.bench.comparison.sample import Sample

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.measure.records import ArmRecord
-from peagle_sm.measure.report.embedded import extract
+from peagle_sm.measure.report.files import extract
 from peagle_sm.measure.report.page import html_page
-from peagle_sm.measure.result_file import Results, read
-from peagle_sm.measure.workload import Prompt
+from peagle_sm.measure.results.records import ArmRecord
+from peagle_sm.measure.results.result_file import Results, read
+from peagle_sm.measure.workloads.public_datasets import Prompt
 from scripts.bench import quickstart
 from scripts.bench.comparison.run import Run
 from scripts.bench.quickstart_results import REST, THIRD, results_of

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.measure import workload
+from peagle_sm.measure.workloads import public_datasets
 from scripts.train_tiny.held_out import held_out_prompts, main, opening
 
 FUNCTION = '''\
@@ -49,5 +49,5 @@ def test_functions_of_held_out_files_that_were_never_trained_on_become_prompts(t
     source, target = tmp_path / "documents.jsonl", tmp_path / "prompts.jsonl"
     source.write_text("".join(json.dumps(document) + "\n" for document in documents))
     assert main([str(source), str(target)]) == 0
-    assert workload.read_prompts(target) == held_out_prompts(documents)
+    assert public_datasets.read_prompts(target) == held_out_prompts(documents)
     assert main([]) == 2

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.service.heads.engine_check import refused_head
+from peagle_sm.service.heads.checking import refused_head
 from sagemaker_local.engine.checks import installed_checks, refusal_of
 from tests.heads import head_config, safetensors, target_config, tensors_for, write_head
 

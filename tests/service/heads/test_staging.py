@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.aws.readers.head_look import look_at_head
+from peagle_sm.aws.readers.resources import look_at_head
 from peagle_sm.aws.session.session import LocalTarget, Session, make_session
-from peagle_sm.aws.storage.hub import Hub
-from peagle_sm.core.catalog.catalog import load_catalog
+from peagle_sm.aws.storage.downloads import Hub
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import Interrupted, NotFound, PlanRefused, SpecError
-from peagle_sm.core.heads import HeadRefused
-from peagle_sm.core.heads.manifest import parse_manifest
+from peagle_sm.core.heads.layout import HeadRefused
+from peagle_sm.core.heads.reading import parse_manifest
 from peagle_sm.core.plan.plan import Context
 from peagle_sm.core.plan.resolve import Draft, resolve
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.service.heads import Sources, Staged, abort_staging, check_head, plan_staging, stage
-from peagle_sm.service.heads.naming import spec_fields
+from peagle_sm.service.heads.staging import spec_fields
 from tests.heads import head_config, safetensors, target_config, tensors_for, write_head, zeros
 from tests.hub_server import LocalHub, local_hub
 from tests.local.serving import Server

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from peagle_sm.aws.session.session import LocalTarget, make_session
-from peagle_sm.aws.storage.public_file import fetch
-from peagle_sm.core.catalog.catalog import Vocabulary, load_catalog
+from peagle_sm.aws.storage.downloads import fetch
+from peagle_sm.core.catalog import Vocabulary, load_catalog
 from peagle_sm.core.errors import ServiceFault
-from peagle_sm.core.heads import Folder
+from peagle_sm.core.heads.reading import Folder
 from peagle_sm.service.heads import Sources, plan_staging, stage
-from peagle_sm.service.heads.places import Place
+from peagle_sm.service.heads.checking import Place
 from tests.local.serving import Server
 from tests.local.tiny_weights import write_family
 

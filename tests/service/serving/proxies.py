@@ -12,8 +12,7 @@ from typing import Any
 import openai
 
 from peagle_sm.aws.session.session import LocalTarget, make_session
-from peagle_sm.service.serving.proxy import Proxy, Served
-from peagle_sm.service.serving.running import Running, start
+from peagle_sm.service.serving.proxy import Proxy, Running, Served, start
 from peagle_sm.service.serving.upstream import Upstream
 from tests.local.serving import Server, eventually
 
@@ -37,7 +36,7 @@ class Serving:
         return asyncio.run_coroutine_threadsafe(self.running.drain(seconds), self.loop)
 
     def last(self) -> Served:
-        """The newest request's line: it is written after the answer's end, so wait until none is under way."""
+        """The newest request's line: it is written after the answer, so wait until none is under way."""
 
         async def newest() -> Served | None:
             return self.served[-1] if self.served and not self.running.proxy.busy else None

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.core.errors import CredentialsError, ServiceFault
-from peagle_sm.service.serving.answers import of_aws, of_error
+from peagle_sm.service.serving.upstream import of_aws, of_error
 
 CASES: list[tuple[int, str, dict[str, Any], int, str, str | None]] = [
     (400, "ThrottlingException", {"Message": None}, 429, "rate_limit_error", "1"),

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.core.stream_errors import StreamCut, StreamDamaged, StreamReportedError
-from peagle_sm.service.serving.relay import Relay
+from peagle_sm.core.errors import StreamCut, StreamDamaged, StreamReportedError
+from peagle_sm.service.serving.upstream import Relay
 from sagemaker_local.wire import eventstream
 
 

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from openai.types import responses as models
 from pydantic import TypeAdapter
 
-from peagle_sm.core.errors import SpecError
-from peagle_sm.core.stream_errors import StreamCut
-from peagle_sm.service.serving.answers import of_stream
+from peagle_sm.core.errors import SpecError, StreamCut
 from peagle_sm.service.serving.responses import ResponseRelay, chat_of, response_of
+from peagle_sm.service.serving.upstream import of_stream
 from sagemaker_local.wire import eventstream
 from tests.local.openai_client import script
 from tests.local.serving import Server

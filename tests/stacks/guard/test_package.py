@@ -12,7 +12,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
-from peagle_sm.core.guard.package import SERVICES, digest, object_key, package_files, zipped
+from peagle_sm.core.guard import SERVICES, digest, object_key, package_files, zipped
 
 RUNTIME = Path(__file__).parents[3] / "stacks" / "guard" / "runtime"
 
@@ -53,9 +53,9 @@ def test_the_package_brings_the_sdk_that_this_installation_has(tmp_path: Path) -
     found = _alone(
         tmp_path,
         "import json, boto3, botocore\n"
-        "from peagle_guard import clients, sweeper, switch, model_provider, lifetime_provider\n"
+        "from peagle_guard import boto_aws, sweeper, switch, model_provider, lifetime_provider\n"
         "session = boto3.Session('id', 'key', region_name='eu-central-1')\n"
-        f"made = {{name: clients.client(name, session) for name in {sorted(SERVICES)!r}}}\n"
+        f"made = {{name: boto_aws.client(name, session) for name in {sorted(SERVICES)!r}}}\n"
         "shape = made['sagemaker'].meta.service_model.shape_for('ContainerDefinition')\n"
         "print(json.dumps([boto3.__version__, botocore.__version__, botocore.__file__,"
         " 'ContainerMetricsConfig' in shape.members, sorted(made)]))\n",

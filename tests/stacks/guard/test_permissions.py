@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.core.guard import names
+from peagle_sm.core import guard
 from peagle_sm.core.plan.payloads import hard_schedule_name, schedule_name
 from scripts.lib.security import iam as rules
 
@@ -67,7 +67,7 @@ def test_only_the_switch_changes_stacks_and_only_endpoint_stacks(template: Templ
     assert rules.actions(update) == ["cloudformation:UpdateStack"]
     (resource,) = rules.resources(update)
     assert resource.endswith(":stack/Peagle-*/*")
-    assert names.GUARD_STACK not in resource
+    assert guard.GUARD_STACK not in resource
     assert update["Condition"] == {
         "Null": {"cloudformation:TemplateUrl": "true", "cloudformation:RoleArn": "true"}
     }
@@ -128,7 +128,7 @@ def test_the_execution_role_reads_models_and_writes_none(template: Template) -> 
 
 
 def test_no_function_can_touch_the_guards_own_sweep(template: Template) -> None:
-    own = f"schedule/default/{names.SWEEP_SCHEDULE}"
+    own = f"schedule/default/{guard.SWEEP_SCHEDULE}"
     patterns = {
         resource.partition(":${AWS::AccountId}:")[2]
         for _, statement in rules.statements(template)

@@ -12,23 +12,23 @@ import pytest
 from aws_cdk import App, Validations
 from cdk_nag import AwsSolutionsChecks
 
-from peagle_sm.core.guard import names
-from stacks.guard import functions, policies, shipped
+from peagle_sm.core import guard
+from stacks.guard import functions, guard_stack, policies
 from stacks.guard.guard_stack import GuardStack
 
 
 @pytest.fixture(scope="module")
 def fresh() -> dict[str, Any]:
-    return shipped.template()
+    return guard_stack.template()
 
 
 def test_the_shipped_template_is_what_the_stack_makes(fresh: dict[str, Any]) -> None:
-    written = shipped.TEMPLATE.read_text(encoding="utf-8")
-    assert written == shipped.text(fresh), "run scripts/lib/guard-template"
+    written = guard_stack.TEMPLATE.read_text(encoding="utf-8")
+    assert written == guard_stack.text(fresh), "run scripts/lib/guard-template"
 
 
 def test_the_cdk_deploys_the_same_with_the_package_from_its_own_bucket(fresh: dict[str, Any]) -> None:
-    by_cdk = shipped.template(shipped=False)
+    by_cdk = guard_stack.template(shipped=False)
     codes = []
     for template in (by_cdk, json.loads(json.dumps(fresh))):
         for resource in template["Resources"].values():
@@ -76,4 +76,4 @@ def test_cdk_nag_finds_a_planted_permission(tmp_path: Path) -> None:
         everything = policies.allow("Planted", ["iam:PassRole"], ["*"])
         functions.role(stack, "Planted", "peagle-planted-", "lambda", "planted", [everything])
 
-    assert _findings(tmp_path, plant) == [f"AwsSolutions-IAM5[Resource::*] {names.GUARD_STACK}/Planted"]
+    assert _findings(tmp_path, plant) == [f"AwsSolutions-IAM5[Resource::*] {guard.GUARD_STACK}/Planted"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.core.guard import names
+from peagle_sm.core import guard
 
 Template = dict[str, Any]
 
@@ -24,19 +24,19 @@ def _of_type(template: Template, kind: str) -> dict[str, dict[str, Any]]:
 def test_the_exports_are_those_that_endpoint_stacks_import(template: Template) -> None:
     exported = {output["Export"]["Name"] for output in template["Outputs"].values() if "Export" in output}
     assert exported == {
-        names.EXPORT_MODEL_PROVIDER,
-        names.EXPORT_LIFETIME_PROVIDER,
-        names.EXPORT_EXECUTION_ROLE,
-        names.EXPORT_SCHEDULER_ROLE,
-        names.EXPORT_NOTICES_TOPIC,
-        names.EXPORT_DEAD_LETTERS,
-        names.EXPORT_SWITCH,
+        guard.EXPORT_MODEL_PROVIDER,
+        guard.EXPORT_LIFETIME_PROVIDER,
+        guard.EXPORT_EXECUTION_ROLE,
+        guard.EXPORT_SCHEDULER_ROLE,
+        guard.EXPORT_NOTICES_TOPIC,
+        guard.EXPORT_DEAD_LETTERS,
+        guard.EXPORT_SWITCH,
     }
 
 
 def test_each_function_has_its_handler_log_and_dead_letters(template: Template) -> None:
     functions = {each["FunctionName"]: each for each in _of_type(template, "AWS::Lambda::Function").values()}
-    assert set(functions) == set(names.FUNCTIONS)
+    assert set(functions) == set(guard.FUNCTIONS)
     logs = {each["LogGroupName"]: each for each in _of_type(template, "AWS::Logs::LogGroup").values()}
     for name, function in functions.items():
         assert function["Runtime"] == "python3.13"
@@ -59,8 +59,8 @@ def test_two_sweeps_or_two_switchings_never_run_at_once(template: Template) -> N
         if "ReservedConcurrentExecutions" in each
     }
     assert alone == {
-        names.SWEEPER: ["ReservesConcurrency", 1],
-        names.SWITCH: ["ReservesConcurrency", 1],
+        guard.SWEEPER: ["ReservesConcurrency", 1],
+        guard.SWITCH: ["ReservesConcurrency", 1],
     }
     assert template["Parameters"]["ReserveConcurrency"]["Default"] == "yes"
 
@@ -74,20 +74,20 @@ def test_the_environment_is_the_one_that_the_lambdas_check(template: Template) -
             name: value if isinstance(value, str) else "found-at-deploy" for name, value in variables.items()
         }
         read = settings.load(told)
-        assert (read.switch_function, read.lifetime_function) == (names.SWITCH, names.LIFETIME_PROVIDER)
-        assert read.sweep_minutes == names.SWEEP_MINUTES
+        assert (read.switch_function, read.lifetime_function) == (guard.SWITCH, guard.LIFETIME_PROVIDER)
+        assert read.sweep_minutes == guard.SWEEP_MINUTES
         assert read.clock_url is None
 
 
 def test_a_sweep_ends_before_the_next_begins_and_carries_no_time(template: Template) -> None:
     (schedule,) = _of_type(template, "AWS::Scheduler::Schedule").values()
-    assert schedule["Name"] == names.SWEEP_SCHEDULE
-    assert schedule["ScheduleExpression"] == f"rate({names.SWEEP_MINUTES} minutes)"
+    assert schedule["Name"] == guard.SWEEP_SCHEDULE
+    assert schedule["ScheduleExpression"] == f"rate({guard.SWEEP_MINUTES} minutes)"
     assert json.loads(schedule["Target"]["Input"]) == {}
     assert schedule["Target"]["RetryPolicy"] == {"MaximumEventAgeInSeconds": 300, "MaximumRetryAttempts": 2}
     assert schedule["Target"]["DeadLetterConfig"]["Arn"] == {"Fn::GetAtt": ["DeadLetters", "Arn"]}
     timeout_s = template["Resources"]["Sweeper"]["Properties"]["Timeout"]
-    assert timeout_s < 60 * names.SWEEP_MINUTES
+    assert timeout_s < 60 * guard.SWEEP_MINUTES
 
 
 def test_a_late_event_is_given_up_instead_of_acting_on_old_news(template: Template) -> None:
@@ -95,13 +95,13 @@ def test_a_late_event_is_given_up_instead_of_acting_on_old_news(template: Templa
         each["FunctionName"]["Ref"]: each["MaximumEventAgeInSeconds"]
         for each in _of_type(template, "AWS::Lambda::EventInvokeConfig").values()
     }
-    assert ages["Sweeper"] <= 60 * names.SWEEP_MINUTES
+    assert ages["Sweeper"] <= 60 * guard.SWEEP_MINUTES
     assert set(ages) == {"Sweeper", "Switch"}
 
 
 def test_the_register_has_the_key_and_the_end_of_life_that_the_lambdas_use(template: Template) -> None:
     (table,) = _of_type(template, "AWS::DynamoDB::Table").values()
-    assert table["TableName"] == names.TABLE
+    assert table["TableName"] == guard.TABLE
     assert table["KeySchema"] == [{"AttributeName": "pk", "KeyType": "HASH"}]
     assert table["BillingMode"] == "PAY_PER_REQUEST"
     assert table["TimeToLiveSpecification"] == {"AttributeName": "ttl", "Enabled": True}
@@ -109,20 +109,20 @@ def test_the_register_has_the_key_and_the_end_of_life_that_the_lambdas_use(templ
 
 def test_somebody_is_told_when_the_guard_fails_or_falls_silent(template: Template) -> None:
     alarms = {each["AlarmName"]: each for each in _of_type(template, "AWS::CloudWatch::Alarm").values()}
-    assert set(alarms) == set(names.ALARMS)
+    assert set(alarms) == set(guard.ALARMS)
     for alarm in alarms.values():
         assert alarm["AlarmActions"] == [{"Ref": "Notices"}]
-    silent = alarms[names.ALARM_NO_SWEEP]
+    silent = alarms[guard.ALARM_NO_SWEEP]
     assert silent["TreatMissingData"] == "breaching"
     assert silent["EvaluationPeriods"] == 2
     periods = {one["MetricStat"]["Period"] for one in silent["Metrics"] if "MetricStat" in one}
-    assert periods == {60 * names.SWEEP_MINUTES}
+    assert periods == {60 * guard.SWEEP_MINUTES}
     watched = {
         one["MetricStat"]["Metric"]["Dimensions"][0]["Value"]
-        for one in alarms[names.ALARM_ERRORS]["Metrics"]
+        for one in alarms[guard.ALARM_ERRORS]["Metrics"]
         if "MetricStat" in one
     }
-    assert watched == set(names.FUNCTIONS)
+    assert watched == set(guard.FUNCTIONS)
 
 
 def test_topic_and_queue_refuse_what_is_not_encrypted_on_the_way(template: Template) -> None:

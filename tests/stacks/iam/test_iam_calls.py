@@ -16,7 +16,7 @@ import pytest
 from aws_cdk import App
 
 from sagemaker_local.other_services.policies import ALLOWED, decide
-from stacks.image.image_stack import ImageStack
+from stacks.image_stack import ImageStack
 from tests.stacks.iam import reference
 from tests.stacks.iam.calls import BUILD, BUILD_ARNS, GUARD, SOURCE, Call, arn
 from tests.stacks.iam.roles import GIVEN, Document, policies

@@ -16,7 +16,7 @@ from aws_cdk import App, Validations
 from cdk_nag import AwsSolutionsChecks
 from cfnlint.api import ManualArgs, lint
 
-from stacks.image.image_stack import BASE_PATTERN, ImageStack
+from stacks.image_stack import BASE_PATTERN, ImageStack
 from tests.stacks.support import REGION, ROOT
 
 

@@ -7,5 +7,5 @@ environment (``pip install aiperf .`` in a clone)::
         --url https://runtime.sagemaker.us-east-1.amazonaws.com/endpoints/my-endpoint \\
         --model my-model --tokenizer org/model --concurrency 32 --request-count 500
 
-`address` says what else the URL may hold. Only `transport` imports AIPerf.
+`protocol` says what else the URL may hold. Only `transport` imports AIPerf.
 """

@@ -1,4 +1,7 @@
-"""The root command: the table of commands, and one place where errors become words and exit codes."""
+"""The root command: the table of all commands, completion, errors and exit codes.
+
+The table names each command's module as a string, so that --help imports none of them.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,10 @@ from typing import Any
 
 import click
 
-from peagle_sm.cli.lazy import Entry, LazyGroup
-from peagle_sm.cli.options import global_options
-from peagle_sm.cli.state import State
+from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
 
 PROGRAM = "peagle-sm"
 """The name in usage lines and suggestions, however the program was started."""
-_COMMANDS = "peagle_sm.cli.commands"
 
 
 class _ReaderGoneError(Exception):
@@ -77,7 +77,7 @@ class App(LazyGroup):
 
 def _report(error: BaseException, arguments: Sequence[str], state: State) -> int:
     from peagle_sm.cli import failure
-    from peagle_sm.cli.output import say
+    from peagle_sm.cli.console import say
 
     described = failure.from_exception(error, state.environ)
     as_json = state.format == "json" or (state.settings.format is None and failure.wants_json(arguments))
@@ -102,132 +102,182 @@ def _forget_closed_pipes() -> None:
 
 
 ENTRIES = (
-    Entry("init", f"{_COMMANDS}.init:init", "Write a commented peagle.yaml for a model.", "Before"),
     Entry(
-        "models", f"{_COMMANDS}.models:models", "List the models and draft heads of the catalogue.", "Before"
+        "init",
+        "peagle_sm.cli.commands.planning.init:init",
+        "Write a commented peagle.yaml for a model.",
+        "Before",
     ),
-    Entry("heads", f"{_COMMANDS}.heads:heads", "List, check and stage draft heads.", "Before"),
-    Entry("schema", f"{_COMMANDS}.schema:schema", "Print the JSON schema of peagle.yaml.", "Before"),
+    Entry(
+        "models",
+        "peagle_sm.cli.commands.planning.catalog:models",
+        "List the models and draft heads of the catalogue.",
+        "Before",
+    ),
+    Entry(
+        "heads", "peagle_sm.cli.commands.planning.heads:heads", "List, check and stage draft heads.", "Before"
+    ),
+    Entry(
+        "schema",
+        "peagle_sm.cli.commands.planning.init:schema",
+        "Print the JSON schema of peagle.yaml.",
+        "Before",
+    ),
     Entry(
         "plan",
-        f"{_COMMANDS}.plan:plan",
+        "peagle_sm.cli.commands.planning.plan:plan",
         "Show what a spec would create, and what it costs.",
         "Before",
     ),
     Entry(
         "lock",
-        f"{_COMMANDS}.lock:lock",
+        "peagle_sm.cli.commands.planning.plan:lock",
         "Write down what JumpStart resolves a spec to; check or upgrade it.",
         "Before",
     ),
-    Entry("cdk", f"{_COMMANDS}.cdk:cdk", "Write the CDK app, to deploy the stacks yourself.", "Before"),
-    Entry("doctor", f"{_COMMANDS}.doctor:doctor", "Check the account, the spec and this machine.", "Before"),
-    Entry("checks", f"{_COMMANDS}.checks:checks", "List what is checked before a deploy.", "Before"),
+    Entry(
+        "cdk",
+        "peagle_sm.cli.commands.planning.init:cdk",
+        "Write the CDK app, to deploy the stacks yourself.",
+        "Before",
+    ),
+    Entry(
+        "doctor",
+        "peagle_sm.cli.commands.planning.doctor:doctor",
+        "Check the account, the spec and this machine.",
+        "Before",
+    ),
+    Entry(
+        "checks",
+        "peagle_sm.cli.commands.planning.doctor:checks",
+        "List what is checked before a deploy.",
+        "Before",
+    ),
     Entry(
         "deploy",
-        f"{_COMMANDS}.deploy:deploy",
+        "peagle_sm.cli.commands.endpoints.deploy:deploy",
         "Create the endpoint of a spec and follow it until it serves.",
         "Endpoints",
     ),
-    Entry("list", f"{_COMMANDS}.list:list_", "List the endpoints made by peagle-sm.", "Endpoints"),
+    Entry(
+        "list",
+        "peagle_sm.cli.commands.endpoints.status:list_",
+        "List the endpoints made by peagle-sm.",
+        "Endpoints",
+    ),
     Entry(
         "status",
-        f"{_COMMANDS}.status:status",
+        "peagle_sm.cli.commands.endpoints.status:status",
         "Show one endpoint: state, mode, config, cost, end of life.",
         "Endpoints",
     ),
-    Entry("wait", f"{_COMMANDS}.wait:wait", "Wait until an endpoint is in service, or gone.", "Endpoints"),
-    Entry("logs", f"{_COMMANDS}.logs:logs", "Print what the engine behind an endpoint wrote.", "Endpoints"),
-    Entry("invoke", f"{_COMMANDS}.invoke:invoke", "Send one request and stream the answer.", "Endpoints"),
-    Entry("chat", f"{_COMMANDS}.chat:chat", "Talk with an endpoint.", "Endpoints"),
+    Entry(
+        "wait",
+        "peagle_sm.cli.commands.endpoints.status:wait",
+        "Wait until an endpoint is in service, or gone.",
+        "Endpoints",
+    ),
+    Entry(
+        "logs",
+        "peagle_sm.cli.commands.endpoints.status:logs",
+        "Print what the engine behind an endpoint wrote.",
+        "Endpoints",
+    ),
+    Entry(
+        "invoke",
+        "peagle_sm.cli.commands.endpoints.invoke:invoke",
+        "Send one request and stream the answer.",
+        "Endpoints",
+    ),
+    Entry("chat", "peagle_sm.cli.commands.chat.command:chat", "Talk with an endpoint.", "Endpoints"),
     Entry(
         "openai",
-        f"{_COMMANDS}.openai_env:openai",
+        "peagle_sm.cli.commands.endpoints.openai_api:openai",
         "Print the environment for any OpenAI tool.",
         "Endpoints",
     ),
     Entry(
         "serve",
-        f"{_COMMANDS}.serve:serve",
+        "peagle_sm.cli.commands.endpoints.openai_api:serve",
         "Serve OpenAI's API on this machine for an endpoint.",
         "Endpoints",
     ),
     Entry(
         "keep",
-        f"{_COMMANDS}.keep:keep",
+        "peagle_sm.cli.commands.endpoints.pause:keep",
         "Keep an endpoint for a while, idle or not, and move the end of its life.",
         "Endpoints",
     ),
     Entry(
         "pause",
-        f"{_COMMANDS}.pause:pause",
+        "peagle_sm.cli.commands.endpoints.pause:pause",
         "Turn an endpoint off, and keep what brings it back.",
         "Endpoints",
     ),
     Entry(
         "resume",
-        f"{_COMMANDS}.resume:resume",
+        "peagle_sm.cli.commands.endpoints.pause:resume",
         "Bring a paused endpoint back and follow it until it serves.",
         "Endpoints",
     ),
     Entry(
         "update",
-        f"{_COMMANDS}.update:update",
+        "peagle_sm.cli.commands.endpoints.deploy:update",
         "Bring an endpoint to what its spec says now.",
         "Endpoints",
     ),
     Entry(
         "delete",
-        f"{_COMMANDS}.delete:delete",
+        "peagle_sm.cli.commands.endpoints.delete:delete",
         "Delete endpoints and all that belongs to them, and prove it.",
         "Endpoints",
     ),
     Entry(
         "bench",
-        f"{_COMMANDS}.bench:bench",
+        "peagle_sm.cli.commands.measuring.bench:bench",
         "Measure an endpoint under load.",
         "Measuring",
     ),
     Entry(
         "compare",
-        f"{_COMMANDS}.compare:compare",
+        "peagle_sm.cli.commands.measuring.compare:compare",
         "Compare endpoints, or modes of one spec: which is faster, and is that significant.",
         "Measuring",
     ),
     Entry(
         "tune",
-        f"{_COMMANDS}.tune:tune",
+        "peagle_sm.cli.commands.measuring.tune:tune",
         "Find the best num_speculative_tokens (K) for each concurrency, and the best mode.",
         "Measuring",
     ),
     Entry(
         "verify",
-        f"{_COMMANDS}.verify:verify",
+        "peagle_sm.cli.commands.measuring.verify:verify",
         "Check that an endpoint's answers are the target's own.",
         "Measuring",
     ),
     Entry(
         "cost",
-        f"{_COMMANDS}.cost:cost",
+        "peagle_sm.cli.commands.measuring.cost:cost",
         "Turn results into money: USD per million output tokens at each measured load.",
         "Measuring",
     ),
     Entry(
         "report",
-        f"{_COMMANDS}.report:report",
+        "peagle_sm.cli.commands.measuring.report:report",
         "Show what results files say: a summary here, a page, or Markdown.",
         "Measuring",
     ),
     Entry(
         "guard",
-        f"{_COMMANDS}.guard:guard",
+        "peagle_sm.cli.commands.guard:guard",
         "Install, watch and remove what turns off unused endpoints.",
         "Account and region",
     ),
-    Entry("local", f"{_COMMANDS}.local:local", "Run a SageMaker on this machine.", "This machine"),
+    Entry("local", "peagle_sm.cli.commands.local:local", "Run a SageMaker on this machine.", "This machine"),
     Entry(
         "completion",
-        f"{_COMMANDS}.completion:completion",
+        "peagle_sm.cli.app:completion",
         "Print the completion script of a shell.",
         "This machine",
     ),
@@ -272,3 +322,22 @@ def app() -> None:
       peagle-sm delete tiny-code-p-eagle --local
       peagle-sm local down
     """
+
+
+@click.command(cls=Command)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@global_options
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    \b
+    bash: eval "$(peagle-sm completion bash)"
+    zsh:  eval "$(peagle-sm completion zsh)"
+    fish: peagle-sm completion fish | source
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None, shell
+    click.echo(kind(ctx.find_root().command, {}, "peagle-sm", "_PEAGLE_SM_COMPLETE").source())

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import click
 
-from peagle_sm.cli.output import say, to_json
-from peagle_sm.cli.state import State
-from peagle_sm.cli.words import event_line
+from peagle_sm.cli.base import State
+from peagle_sm.cli.console import say, to_json
+from peagle_sm.cli.terminal import event_line
 
 if TYPE_CHECKING:
     from peagle_sm.service import Event

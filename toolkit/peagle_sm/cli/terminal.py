@@ -1,7 +1,8 @@
-"""How text fits a terminal and what is coloured; pipes and files get it as it is.
+"""Text for a terminal: width, colour, tables, and how durations and events are written.
 
-One place decides for every command: lines and tables are fitted to the terminal's width, statuses, warnings
-and errors are coloured unless NO_COLOR is set (no-color.org) or TERM is dumb.
+Lines and tables are fitted to the terminal's width. Statuses, warnings and errors are coloured unless
+NO_COLOR is set (no-color.org) or TERM is dumb. Pipes and files get the text unchanged: tables are plain
+aligned columns, which grep and awk can read.
 """
 
 from __future__ import annotations
@@ -9,13 +10,21 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import IO, Any
+from itertools import zip_longest
+from typing import IO, TYPE_CHECKING, Any
 
 import click
+
+from peagle_sm.core.words import elapsed, usd
+
+if TYPE_CHECKING:
+    from peagle_sm.service import Event
+
 
 _GAP = 2
 # A cell keeps at least so many characters: less cannot be read.
@@ -134,3 +143,83 @@ def column_widths(rows: Sequence[Sequence[str]], right: Sequence[bool], width: i
 def cell_lines(cell: str, width: int) -> list[str]:
     """Break a cell between words; a word that is longer than the column is cut."""
     return textwrap.wrap(cell, width, break_on_hyphens=True) or [""]
+
+
+def render_table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: Sequence[str] = (),
+    width: int | None = None,
+) -> str:
+    """Align `rows` under `headers`; columns named in `right` are aligned to the right.
+
+    A table that is wider than `width` (default: the terminal) gets cells of several lines; one with too many
+    columns for that becomes a block of `name  value` lines for each row.
+    """
+    limit = width if width is not None else table_width(sys.stderr)
+    lines = [[header.upper() for header in headers], *(list(row) for row in rows)]
+    align = [header in right for header in headers]
+    widths = [max(len(row[i]) for row in lines) for i in range(len(headers))]
+    if limit is not None and sum(widths) + 2 * (len(widths) - 1) > limit:
+        # Names are copied, so the first column breaks only where nothing else helps.
+        whole_names = [True, *align[1:]]
+        narrower = column_widths(lines, whole_names, limit) or column_widths(lines, align, limit)
+        if narrower is None:
+            return "\n\n".join(render_fields(list(zip(headers, row, strict=True))) for row in rows)
+        widths = narrower
+
+    def line(cells: Sequence[str]) -> str:
+        return "  ".join(
+            cell.rjust(size) if to_right else cell.ljust(size)
+            for cell, size, to_right in zip(cells, widths, align, strict=True)
+        ).rstrip()
+
+    def row_lines(row: Sequence[str]) -> list[str]:
+        if all(len(cell) <= size for cell, size in zip(row, widths, strict=True)):
+            return [line(row)]
+        wrapped = [cell_lines(cell, size) for cell, size in zip(row, widths, strict=True)]
+        return [line(cells) for cells in zip_longest(*wrapped, fillvalue="")]
+
+    return "\n".join(one for row in lines for one in row_lines(row))
+
+
+def render_fields(fields: Sequence[tuple[str, str]], indent: str = "") -> str:
+    """Align `name  value` pairs; further lines of a value are indented under its first."""
+    width = max((len(name) for name, _ in fields), default=0)
+    gap = "\n" + indent + " " * (width + 2)
+    return "\n".join(
+        f"{indent}{name.ljust(width)}  {value.replace(chr(10), gap)}".rstrip() for name, value in fields
+    )
+
+
+#: Beside measured figures of the weights that ship with peagle-sm.
+STAND_IN = "small stand-in weights on a CPU: these figures say nothing of a GPU"
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds in `90s`, `45m`, `2h`, `1d` or `1h30m`.
+
+    Raises:
+        ValueError: the text is not such a duration, or is zero.
+    """
+    compact = text.strip().lower().replace(" ", "")
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", compact)
+    if not parts or "".join(number + unit for number, unit in parts) != compact:
+        raise ValueError(f"{text!r} is not a duration; write for example 90s, 45m, 2h or 1h30m")
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if seconds <= 0:
+        raise ValueError(f"{text!r} is zero; time only goes forward")
+    return seconds
+
+
+def event_line(event: Event, at_s: float | None = None) -> str:
+    """`  3m07s  endpoint demo is Creating  0.12 USD so far`."""
+    said = event.message
+    if event.phase == "waiting" and event.status and event.status not in said:
+        said += f" is {event.status}"
+    said = said.replace("\n", "\n" + " " * 9)  # below the first line's words, not below its clock
+    words = [f"{elapsed(event.elapsed_s if at_s is None else at_s):>7}", said]
+    if event.spent_usd is not None:
+        words.append(f"{usd(event.spent_usd)} so far")
+    return "  ".join(words)

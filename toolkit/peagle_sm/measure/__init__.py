@@ -1,6 +1,40 @@
-"""What is fast, and is it the same answer: prompts, turns, statistics and reports.
+"""Measure endpoints: bench, compare, tune and verify, their results files and the report.
 
-Pure: :mod:`.sample`, :mod:`.stats`, :mod:`.summary`, :mod:`.table`. At the edges: :mod:`.client`
-(requests), :mod:`.stack` (a local SageMaker with endpoints on it), :mod:`.provenance`,
-:mod:`.leftovers`. Two jobs join them: :mod:`.quickstart` and :mod:`.bench_modes`.
+`results` holds the records that every command writes, `workloads` the prompts, `load` the load client. Each
+command has a room (`benchmark`, `compare`, `tune`, `verify`); `report` reads results files; `notebook` offers
+the commands as Python calls. This module imports nothing heavy: the command line and the notebook calls check
+here first that the extra `measure` is installed.
 """
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+
+from peagle_sm.core.errors import NotFound
+from peagle_sm.core.words import install_command
+
+PACKAGES = ("aiohttp", "uvloop", "psutil")
+
+
+def need_packages(packages: Sequence[str] = PACKAGES) -> None:
+    """Say what to install when the extra `measure` is not there.
+
+    Raises:
+        NotFound: a package of the extra is missing.
+    """
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        raise NotFound(
+            f"measuring needs {' and '.join(missing)}, which this Python does not have",
+            next_step=install_command("measure"),
+            details={"missing": missing},
+        )
+
+
+def results_file(*words: str) -> Path:
+    """``results/bench-NAME-20261120T150000Z.jsonl`` of ``("bench", "NAME")``: where nobody named a file."""
+    name = "".join(each if each.isalnum() or each in "-_" else "-" for each in "-".join(words))
+    return Path("results") / f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.jsonl"

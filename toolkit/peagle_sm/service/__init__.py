@@ -8,49 +8,47 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from peagle_sm.aws.control.logs import LogLine
+    from peagle_sm.aws.control.cloudwatch import LogLine
     from peagle_sm.service.endpoint import Endpoint, connect
-    from peagle_sm.service.events import Event, Pacing, Phase
-    from peagle_sm.service.guard.keeping import Lease, keep
-    from peagle_sm.service.inventory.inspection import EndpointStatus, status
+    from peagle_sm.service.guard.keep import Lease, keep
+    from peagle_sm.service.inventory.inspection import EndpointStatus, logs, status, wait
     from peagle_sm.service.inventory.listing import EndpointSummary, list_endpoints
-    from peagle_sm.service.inventory.log_lines import logs
     from peagle_sm.service.lifecycle.deletion import Deletable, DeleteReport, delete, leftovers
     from peagle_sm.service.lifecycle.deployment import deploy
+    from peagle_sm.service.lifecycle.existing import UpdateOffer
     from peagle_sm.service.lifecycle.pausing import PauseReport, pause
     from peagle_sm.service.lifecycle.resuming import ResumeOffer, resume
-    from peagle_sm.service.lifecycle.update_offer import UpdateOffer
     from peagle_sm.service.lifecycle.updating import update
-    from peagle_sm.service.lifecycle.waiting import wait
-    from peagle_sm.service.planning.planning import plan_for
+    from peagle_sm.service.progress import Event, Pacing, Phase
+    from peagle_sm.service.spec_to_plan import plan_for
 
 _HOME = {
-    "Deletable": "lifecycle.deletion",
-    "DeleteReport": "lifecycle.deletion",
-    "Endpoint": "endpoint",
-    "EndpointStatus": "inventory.inspection",
-    "EndpointSummary": "inventory.listing",
-    "Event": "events",
-    "Lease": "guard.keeping",
-    "LogLine": "inventory.log_lines",
-    "Pacing": "events",
-    "PauseReport": "lifecycle.pausing",
-    "Phase": "events",
-    "ResumeOffer": "lifecycle.resuming",
-    "UpdateOffer": "lifecycle.update_offer",
-    "connect": "endpoint",
-    "delete": "lifecycle.deletion",
-    "deploy": "lifecycle.deployment",
-    "keep": "guard.keeping",
-    "leftovers": "lifecycle.deletion",
-    "list_endpoints": "inventory.listing",
-    "logs": "inventory.log_lines",
-    "pause": "lifecycle.pausing",
-    "plan_for": "planning.planning",
-    "resume": "lifecycle.resuming",
-    "status": "inventory.inspection",
-    "update": "lifecycle.updating",
-    "wait": "lifecycle.waiting",
+    "Deletable": "peagle_sm.service.lifecycle.deletion",
+    "DeleteReport": "peagle_sm.service.lifecycle.deletion",
+    "Endpoint": "peagle_sm.service.endpoint",
+    "EndpointStatus": "peagle_sm.service.inventory.inspection",
+    "EndpointSummary": "peagle_sm.service.inventory.listing",
+    "Event": "peagle_sm.service.progress",
+    "Lease": "peagle_sm.service.guard.keep",
+    "LogLine": "peagle_sm.service.inventory.inspection",
+    "Pacing": "peagle_sm.service.progress",
+    "PauseReport": "peagle_sm.service.lifecycle.pausing",
+    "Phase": "peagle_sm.service.progress",
+    "ResumeOffer": "peagle_sm.service.lifecycle.resuming",
+    "UpdateOffer": "peagle_sm.service.lifecycle.existing",
+    "connect": "peagle_sm.service.endpoint",
+    "delete": "peagle_sm.service.lifecycle.deletion",
+    "deploy": "peagle_sm.service.lifecycle.deployment",
+    "keep": "peagle_sm.service.guard.keep",
+    "leftovers": "peagle_sm.service.lifecycle.deletion",
+    "list_endpoints": "peagle_sm.service.inventory.listing",
+    "logs": "peagle_sm.service.inventory.inspection",
+    "pause": "peagle_sm.service.lifecycle.pausing",
+    "plan_for": "peagle_sm.service.spec_to_plan",
+    "resume": "peagle_sm.service.lifecycle.resuming",
+    "status": "peagle_sm.service.inventory.inspection",
+    "update": "peagle_sm.service.lifecycle.updating",
+    "wait": "peagle_sm.service.inventory.inspection",
 }
 
 __all__ = [
@@ -88,4 +86,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    return getattr(import_module(_HOME[name]), name)

@@ -1,29 +1,202 @@
-"""Endpoint: what a deploy hands back, to invoke, look at and delete."""
+"""Endpoint: what deploy() and connect() return, to invoke, stream, inspect and delete.
+
+`Sender` finds the inference component that an invocation needs. `openai_base_url` and `openai_client` reach
+the endpoint by SageMaker's OpenAI route.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from peagle_sm.aws.control import sagemaker as control
+from peagle_sm.aws.control.sagemaker import component_names
 from peagle_sm.aws.session import sagemaker_sdk
-from peagle_sm.aws.session.session import Session, make_session, session_of
+from peagle_sm.aws.session.session import (
+    CONNECT_TIMEOUT_S,
+    RUNTIME_READ_TIMEOUT_S,
+    Session,
+    make_session,
+    session_of,
+)
+from peagle_sm.aws.session.signing import provider
 from peagle_sm.aws.streams import runtime
-from peagle_sm.aws.streams.patience import Patience
+from peagle_sm.aws.streams.refusals import ComponentRequired
 from peagle_sm.aws.streams.runtime import Completion, TokenStream
-from peagle_sm.service.events import Pacing, Progress
-from peagle_sm.service.serving.invocation import Sender
+from peagle_sm.aws.streams.token_stream import Patience
+from peagle_sm.core.errors import CredentialsError, NotFound, ServiceFault, SpecError
+from peagle_sm.core.words import install_command
+from peagle_sm.service.progress import Pacing, Progress
 
 if TYPE_CHECKING:
     import aiohttp
+    import openai
     from openai import AsyncOpenAI, OpenAI
     from sagemaker.core.resources import Endpoint as SageMakerEndpoint
 
-    from peagle_sm.aws.control.logs import LogLine
+    from peagle_sm.aws.control.cloudwatch import LogLine
     from peagle_sm.aws.streams.async_stream import AsyncTokenStream
     from peagle_sm.service.inventory.inspection import EndpointStatus
     from peagle_sm.service.lifecycle.deletion import DeleteReport
+
+
+Answer = TypeVar("Answer")
+
+
+class Sender:
+    """Sends the requests of one endpoint, and learns from the first refusal that it runs components.
+
+    An endpoint that runs a model costs no call beyond the invocation; one that runs components costs two
+    more for the first request that names none.
+    """
+
+    def __init__(self, session: Session, endpoint: str) -> None:
+        self._session = session
+        self._endpoint = endpoint
+        self._learnt: str | None = None
+
+    def send(self, call: Callable[[str | None], Answer], component: str | None = None) -> Answer:
+        """Run ``call`` with the component that was named, else with the endpoint's default once it needs one.
+
+        Raises:
+            SpecError: the endpoint runs components, none was named, and none has the endpoint's own name.
+            ServiceFault: the endpoint runs components and has none yet.
+        """
+        if component is not None:
+            return call(component)
+        try:
+            return call(self._learnt)
+        except ComponentRequired as refused:  # refused before anything was carried out, so safe to repeat
+            self._learnt = self._default(refused)
+        return call(self._learnt)
+
+    async def asend(
+        self, call: Callable[[str | None], Awaitable[Answer]], component: str | None = None
+    ) -> Answer:
+        """As `send`, for asyncio."""
+        import asyncio
+
+        if component is not None:
+            return await call(component)
+        try:
+            return await call(self._learnt)
+        except ComponentRequired as refused:
+            self._learnt = await asyncio.to_thread(self._default, refused)
+        return await call(self._learnt)
+
+    def _default(self, refused: ComponentRequired) -> str:
+        """Return the component called as the endpoint is: what a stack that scales to zero makes."""
+        found = component_names(self._session, self._endpoint)
+        if self._endpoint in found:
+            return self._endpoint
+        if not found:
+            raise ServiceFault(
+                f"endpoint {self._endpoint!r} runs inference components and has none yet.",
+                operation=refused.operation,
+                code=refused.code,
+                next_step="Create one on it, and send the request again.",
+                details=refused.details,
+            ) from refused
+        raise SpecError(
+            f"endpoint {self._endpoint!r} runs inference components, and none of them has its name: "
+            f"found no component to ask; allowed: {', '.join(found)}.",
+            next_step=f"Name one, for example --component {found[0]} (in Python: component={found[0]!r}).",
+            details={**refused.details, "components": list(found)},
+        ) from refused
+
+
+EXTRA = install_command("openai")
+
+
+def openai_base_url(session: Session, endpoint: str, component: str | None = None) -> str:
+    """Return the address that an OpenAI client takes as ``base_url``; it serves chat completions only.
+
+    Source: developer guide, "Invoke endpoints with OpenAI-compatible APIs".
+    """
+    host = session.client("sagemaker-runtime").meta.endpoint_url.rstrip("/")
+    inner = "" if component is None else f"/inference-components/{quote(component, safe='')}"
+    return f"{host}/endpoints/{quote(endpoint, safe='')}{inner}/openai/v1"
+
+
+def component_of(session: Session, endpoint: str, component: str | None = None) -> str | None:
+    """Return the inference component to ask: the named one, else that of the endpoint's own name, if any.
+
+    Raises:
+        SpecError: the endpoint runs components, none was named, and none has the endpoint's name.
+        ServiceFault: AWS answers with a fault, or not at all.
+    """
+    if component is not None:
+        return component
+    try:
+        found = component_names(session, endpoint)
+    except CredentialsError:  # no right to list them; most endpoints run none
+        return None
+    if not found or endpoint in found:
+        return endpoint if found else None
+    raise SpecError(
+        f"endpoint {endpoint!r} runs inference components, and none of them has its name: "
+        f"found no component to ask; allowed: {', '.join(found)}.",
+        next_step=f"Name one, for example --component {found[0]} (in Python: component={found[0]!r}).",
+        details={"components": list(found)},
+    )
+
+
+def openai_client(session: Session, endpoint: str, component: str | None, options: Any) -> openai.OpenAI:
+    """Return a client of the endpoint's OpenAI route whose token is made anew for each request.
+
+    Raises:
+        NotFound: the package openai is not installed.
+        SpecError: as `component_of`.
+    """
+    sdk = _sdk()
+    found = component_of(session, endpoint, component)
+    given = {**_defaults(sdk), **options}
+    if session.is_local:
+        given.setdefault("http_client", sdk.DefaultHttpxClient(trust_env=False))  # no proxy to this machine
+    client: openai.OpenAI = sdk.OpenAI(
+        base_url=openai_base_url(session, endpoint, found), api_key=provider(session), **given
+    )
+    return client
+
+
+def async_openai_client(
+    session: Session, endpoint: str, component: str | None, options: Any
+) -> openai.AsyncOpenAI:
+    """As `openai_client`, for asyncio."""
+    import asyncio
+
+    sdk = _sdk()
+    found = component_of(session, endpoint, component)
+    given = {**_defaults(sdk), **options}
+    if session.is_local:
+        given.setdefault("http_client", sdk.DefaultAsyncHttpxClient(trust_env=False))
+    fresh = provider(session)
+
+    async def token() -> str:
+        # Credentials that renew themselves may ask STS or SSO on the way; nobody else is to wait for that.
+        return await asyncio.to_thread(fresh)
+
+    client: openai.AsyncOpenAI = sdk.AsyncOpenAI(
+        base_url=openai_base_url(session, endpoint, found), api_key=token, **given
+    )
+    return client
+
+
+def _defaults(sdk: Any) -> dict[str, Any]:
+    # A stream may last 8 minutes on SageMaker, and nothing may come before its first token.
+    return {"timeout": sdk.Timeout(RUNTIME_READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)}
+
+
+def _sdk() -> Any:
+    try:
+        import openai
+    except ImportError as error:
+        raise NotFound(
+            "OpenAI's client needs the package openai, which this Python does not have.", next_step=EXTRA
+        ) from error
+    return openai
+
 
 Messages = Sequence[Mapping[str, Any]]
 
@@ -154,8 +327,7 @@ class Endpoint:
             SpecError: a body or a time that is not acceptable. What else `stream` raises comes as the
                 stream is entered, and NotFound where aiohttp is not installed.
         """
-        from peagle_sm.aws.streams.async_runtime import AsyncCall
-        from peagle_sm.aws.streams.async_stream import AsyncTokenStream
+        from peagle_sm.aws.streams.async_stream import AsyncCall, AsyncTokenStream
 
         encoded = runtime.request_body(body, prompt, messages, params, streamed=True)
         runtime.check_size(encoded)
@@ -177,13 +349,11 @@ class Endpoint:
             NotFound: the package openai is not installed.
             SpecError: the endpoint runs components, and it is not clear which one to ask.
         """
-        from peagle_sm.service.serving.openai_access import openai_client
 
         return openai_client(self.session, self.name, component, options)
 
     def async_openai(self, *, component: str | None = None, **options: Any) -> AsyncOpenAI:
         """As `openai`, for asyncio."""
-        from peagle_sm.service.serving.openai_access import async_openai_client
 
         return async_openai_client(self.session, self.name, component, options)
 
@@ -223,7 +393,7 @@ class Endpoint:
 
     def logs(self, *, follow: bool = False, limit: int = 100) -> Iterator[LogLine]:
         """Yield its output, oldest first."""
-        from peagle_sm.service.inventory.log_lines import logs
+        from peagle_sm.service.inventory.inspection import logs
 
         return logs(self.name, session=self.session, follow=follow, limit=limit, pacing=self._pacing)
 

@@ -1,6 +1,5 @@
-"""The guard's Lambdas: what turns endpoints off. Standard library and boto3 only; it stands alone.
+"""The guard's Lambdas: they turn endpoints off. Standard library and boto3 only.
 
-``decide`` is pure, and so are ``evidence``, ``hours``, ``limits`` and ``costs``; ``sweep`` drives them over
-the small protocol of ``aws``. The handlers are in ``sweeper``, ``switch``, ``model_provider`` and
-``lifetime_provider``.
+``decide`` and ``hours`` are pure; ``sweeper`` drives them over the small protocol of ``aws``. The handlers
+are in ``sweeper``, ``switch``, ``model_provider`` and ``lifetime_provider``.
 """

@@ -1,21 +1,208 @@
-"""The second half of a sweep: what is decided about one endpoint is written down, told and done."""
+"""The second half of a sweep: record a decision about one endpoint, notify people, and carry it out.
+
+The sweeper deletes nothing itself: it invokes the switch or the lifetime provider.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
-from peagle_guard import actions, notices
 from peagle_guard.aws import Aws, Unanswered, same_arn, same_time
-from peagle_guard.decide import decide
-from peagle_guard.decide_gone import MOST_WAKE_TRIES
-from peagle_guard.evidence import window
-from peagle_guard.inventory import Inventory, is_foreign
-from peagle_guard.looking import Ours, lifecycle_of
-from peagle_guard.measure import Look, look
-from peagle_guard.records import BUSY, SERVING, Action, Decision, Evidence, Kind, Lifecycle, Record, Tell
+from peagle_guard.decide import MOST_WAKE_TRIES, decide, spent_usd, track
+from peagle_guard.evidence import Look, look, window
+from peagle_guard.lifetime_provider import HARD_AFTER
+from peagle_guard.looking import Inventory, Ours, is_foreign, lifecycle_of
+from peagle_guard.records import (
+    BUSY,
+    SERVING,
+    Action,
+    Decision,
+    Evidence,
+    Kind,
+    Lifecycle,
+    OffBy,
+    Record,
+    Tell,
+)
 from peagle_guard.settings import Settings
-from peagle_guard.track import track
+
+# SNS allows 100 characters of ASCII without line breaks.
+_LONGEST_SUBJECT = 100
+
+_WHY = {
+    OffBy.IDLE: "it has been quiet for its idle time",
+    OffBy.LIFETIME: "its maximum lifetime ends",
+    OffBy.BUDGET: "its budget is spent",
+    OffBy.HOURS: "its hours end",
+    OffBy.FAILED: "it failed",
+    OffBy.OTHERS: "somebody else deleted it",
+}
+
+
+def subject(name: str, tell: Tell, off_by: OffBy | None) -> str:
+    """Return the subject of a notice."""
+    text = {
+        Tell.IDLE_SOON: f"peagle-sm: {name} is idle and will be turned off",
+        Tell.LIMIT_SOON: f"peagle-sm: {name} will be turned off ({off_by})",
+        Tell.OFF_NOW: f"peagle-sm: {name} is being turned off ({off_by})",
+        Tell.GONE: f"peagle-sm: {name} is off ({off_by})",
+        Tell.WAKE_FAILED: f"peagle-sm: {name} could not be turned on",
+    }[tell]
+    return text.encode("ascii", "replace").decode()[:_LONGEST_SUBJECT]
+
+
+def text(decision: Decision, lifecycle: Lifecycle, now: datetime, detail: str = "") -> str:
+    """Return the body of a decision's notice."""
+    record, tell = decision.record, decision.tell
+    name = record.name
+    why = _WHY[decision.off_by] if decision.off_by is not None else decision.reason
+    spent = _spent(lifecycle, record, now)
+    if tell is Tell.GONE:
+        return "\n".join(
+            [
+                f"Endpoint {name} is gone ({why}), looked up and not found at {_at(now)}. {spent}",
+                *_next_opening(lifecycle, decision.off_by),
+                "Its configuration and model are kept and cost nothing. To turn it on again:",
+                f"  peagle-sm resume {name}",
+            ]
+        )
+    if tell is Tell.WAKE_FAILED:
+        return (
+            f"Endpoint {name} was to be turned on, but: {detail}\nTo try by hand:\n  peagle-sm resume {name}"
+        )
+    if tell is Tell.OFF_NOW:
+        return "\n".join(
+            [
+                f"Endpoint {name} is being turned off now: {why}. {spent}",
+                "To turn it on again once it is gone:",
+                f"  peagle-sm resume {name}",
+            ]
+        )
+    at = decision.off_at or now
+    return "\n".join(
+        [
+            f"Endpoint {name} will be turned off at {_at(at)}, or soon after: {why}. {spent}",
+            "To keep it alive, for two hours say:",
+            f"  peagle-sm keep {name} 2h",
+            *_or_by_traffic(tell),
+        ]
+    )
+
+
+def _or_by_traffic(tell: Tell | None) -> list[str]:
+    return ["or send it a request: traffic before then keeps it too."] if tell is Tell.IDLE_SOON else []
+
+
+def _next_opening(lifecycle: Lifecycle, off_by: OffBy | None) -> list[str]:
+    if lifecycle.hours is None or off_by not in (OffBy.HOURS, OffBy.IDLE, OffBy.LIFETIME):
+        return []
+    return [f"Its hours ({lifecycle.hours.text}) turn it on again at their next beginning."]
+
+
+def _spent(lifecycle: Lifecycle, record: Record, now: datetime) -> str:
+    if lifecycle.usd_per_hour is None:
+        return "What it has cost is not known here: the plan knew no price."
+    spent = spent_usd(lifecycle, record, now)
+    budget = "" if lifecycle.budget_usd is None else f" of a budget of {lifecycle.budget_usd:.2f} USD"
+    return f"It has cost about {spent:.2f} USD so far{budget} (the plan's price, not the bill)."
+
+
+def _at(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M UTC")
+
+
+DONE, IN_PROGRESS, REFUSED = "done", "in-progress", "refused"
+
+
+class Refused(Exception):
+    """The owner did not do what it was asked for; the message is its own."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the owner answered; ``started`` is False while it only waits for something else to end."""
+
+    state: str
+    detail: str
+    started: bool = True
+
+
+def turn_off(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record) -> Outcome:
+    """Ask the switch to turn the endpoint off.
+
+    Raises:
+        Refused: it did not.
+    """
+    event = {"action": "off", "stack": lifecycle.stack} if lifecycle.stack else _direct(record)
+    return _ask(aws, settings.switch_function, event)
+
+
+def settle(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record) -> Outcome:
+    """Have the lifetime schedules of a gone endpoint removed, whoever deleted it.
+
+    CloudFormation removes them with a stack's endpoint, but not where it gave up deleting that, and not
+    where somebody deleted the endpoint by hand. ``expires_at`` and ``last_seen_at`` protect newer ones:
+    whoever creates the endpoint again has armed them later.
+
+    Raises:
+        Refused: the switch did not.
+    """
+    if record.created_at is None or not record.arn:
+        return Outcome(DONE, "no schedule is known")
+    expires = record.created_at + lifecycle.max_lifetime
+    if record.expires_at is not None:
+        expires = max(expires, record.expires_at)
+    # It was armed before the endpoint's creation was known to the second: a little later is still it.
+    expires += timedelta(minutes=1)
+    event = _direct(record) | {
+        "expires_at": expires.isoformat(),
+        "last_seen_at": _last_seen_at(record).isoformat(),
+    }
+    if lifecycle.stack:
+        event["hard_expires_at"] = (expires + HARD_AFTER).isoformat()
+    return _ask(aws, settings.switch_function, event)
+
+
+def wake(aws: Aws, settings: Settings, lifecycle: Lifecycle, record: Record, now: datetime) -> Outcome:
+    """Ask the owner to turn the endpoint on again.
+
+    Raises:
+        Refused: it did not.
+    """
+    if lifecycle.stack:
+        return _ask(aws, settings.switch_function, {"action": "on", "stack": lifecycle.stack})
+    event = {"action": "wake", "endpoint": record.name, "config": record.config_name, "time": now.isoformat()}
+    return _ask(aws, settings.lifetime_function, event)
+
+
+def _last_seen_at(record: Record) -> datetime:
+    """Return the last time by the register at which the endpoint existed and had not failed.
+
+    Nobody arms schedules for the next endpoint of its name before that: a deploy does so at the earliest when
+    the old one has failed or is being deleted. The sweep that first misses the endpoint may be later than
+    the next deploy, so its time does not count.
+    """
+    seen = [record.created_at, record.first_in_service_at, record.marked_at, record.warned_at]
+    if record.off_by is not OffBy.FAILED:
+        seen.append(record.off_at)
+    return max(moment for moment in seen if moment is not None)
+
+
+def _direct(record: Record) -> dict[str, Any]:
+    created = record.created_at.isoformat() if record.created_at else ""
+    return {"action": "off", "endpoint": record.name, "arn": record.arn, "created_at": created}
+
+
+def _ask(aws: Aws, function: str, event: Mapping[str, Any]) -> Outcome:
+    answer = aws.invoke(function, event)
+    state, detail = str(answer.get("state")), str(answer.get("detail", ""))
+    if state not in (DONE, IN_PROGRESS):
+        raise Refused(f"{function} answered {state}: {detail}")
+    return Outcome(state, detail, bool(answer.get("started", True)))
+
 
 _NOBODY = Evidence(Kind.UNKNOWN)
 # A sweep has four minutes, and a call that hangs takes one of them.
@@ -62,7 +249,7 @@ class Actor:
         if decision.action is Action.WAKE:
             return self._wake(record, lifecycle)
         if record.gone_at is None:
-            actions.settle(self.aws, self.settings, lifecycle, record)
+            settle(self.aws, self.settings, lifecycle, record)
         return self._note(decision, record, lifecycle)
 
     def _note(
@@ -106,7 +293,7 @@ class Actor:
             return _stood_down(decision, record, "another sweep was faster"), faults
         faults = (*faults, *self._tell(decision, lifecycle))
         try:
-            outcome = actions.turn_off(self.aws, self.settings, lifecycle, decision.record)
+            outcome = turn_off(self.aws, self.settings, lifecycle, decision.record)
         except Unanswered:
             self.hung.append(found.name)
             raise
@@ -130,7 +317,7 @@ class Actor:
         if not self.aws.register.put(decision.record, self.now):
             return _stood_down(decision, record, "another sweep was faster"), ()
         try:
-            outcome = actions.wake(self.aws, self.settings, lifecycle, record, self.now)
+            outcome = wake(self.aws, self.settings, lifecycle, record, self.now)
         except Exception as error:
             faults: tuple[str, ...] = (f"{type(error).__name__}: {error}",)
             if decision.record.wake_tries >= MOST_WAKE_TRIES:
@@ -151,8 +338,8 @@ class Actor:
         name = decision.record.name
         try:
             self.aws.publish(
-                notices.subject(name, decision.tell, decision.off_by),
-                notices.text(decision, lifecycle, self.now, detail),
+                subject(name, decision.tell, decision.off_by),
+                text(decision, lifecycle, self.now, detail),
             )
         except Exception as error:
             return (f"the notice could not be sent: {type(error).__name__}: {error}",)

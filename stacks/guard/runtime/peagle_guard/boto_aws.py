@@ -1,4 +1,4 @@
-"""``aws.Aws`` over boto3: one method, one call. The only module of the sweeper that knows boto3's words."""
+"""``aws.Aws`` over boto3: one method, one call. Clients have the guard's timeouts and retries."""
 
 from __future__ import annotations
 
@@ -10,14 +10,25 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 import boto3
+from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
 
 from peagle_guard.aws import Component, Page, Query, Result, Tagged, Unanswered
-from peagle_guard.clients import ONCE, client
-from peagle_guard.records import Endpoint
+from peagle_guard.records import MANAGED_BY, Endpoint
 from peagle_guard.register import DynamoRegister
 from peagle_guard.settings import Settings, now
-from peagle_guard.tags import MANAGED_BY
+
+# A Lambda has minutes at most: no single call may hang for long.
+PATIENT = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 4})
+# An invocation is not repeated: the next sweep is the retry. One that hangs must leave time for the others.
+ONCE = Config(connect_timeout=5, read_timeout=60, retries={"total_max_attempts": 1})
+
+
+def client(service: str, session: boto3.Session | None = None, config: Config = PATIENT) -> Any:
+    """Return a client of the session, by default the Lambda's own."""
+    make: Any = session or boto3
+    return make.client(service, config=config)
+
 
 _PAGE = 100
 

@@ -1,16 +1,26 @@
 """The decision about one endpoint. Pure: the same arguments give the same answer.
 
-mark -> notice -> grace -> look again -> turn off; unknown never idles; the limits of ``limits`` hold whatever
-the metrics say; what AWS refuses to delete is not tried, and is turned off as soon as it can be.
+mark -> notice -> grace -> check again -> turn off. Missing metrics never count as idle. The limits
+(lifetime, budget, end of the hours) apply whatever the metrics show. An endpoint that AWS refuses to delete
+in its state is turned off as soon as that is possible. An endpoint that is gone is settled, or woken at its
+hours.
+
+Drain: where traffic still flows at a limit, the sweeper waits ``DRAIN`` and no longer (at the end of the
+hours: the endpoint's grace). The lifetime schedule knows no metrics and does not wait, so the sweeper
+begins ``DRAIN`` before the end of the lifetime.
+
+Costs use the price in the tag ``peagle-sm:usd-per-hour``. It is the plan's price for the number of
+instances that the endpoint was first seen with, and is scaled by the number of instances. It is an estimate
+for the budget; AWS's bill is the truth.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from peagle_guard.decide_gone import decide_gone
-from peagle_guard.limits import Limit, expires_at, next_limit
+from peagle_guard import hours
+from peagle_guard.aws import same_time
 from peagle_guard.records import (
     BUSY,
     SERVING,
@@ -24,7 +34,251 @@ from peagle_guard.records import (
     Record,
     Tell,
 )
-from peagle_guard.track import track, unmarked
+
+_HOUR = timedelta(hours=1)
+
+
+def usd_per_hour(lifecycle: Lifecycle, record: Record) -> float | None:
+    """Return what the endpoint costs an hour now; None where its price is not known."""
+    if lifecycle.usd_per_hour is None:
+        return None
+    if record.instances is None or not record.base_instances:
+        return lifecycle.usd_per_hour
+    return lifecycle.usd_per_hour * record.instances / record.base_instances
+
+
+def spent_usd(lifecycle: Lifecycle, record: Record, now: datetime) -> float:
+    """Return what has been spent by ``now``, from the endpoint's creation on; 0 without a price."""
+    rate = usd_per_hour(lifecycle, record)
+    if rate is None or record.spent_at is None or record.gone_at is not None:
+        return record.spent_usd
+    return record.spent_usd + rate * (max(now, record.spent_at) - record.spent_at) / _HOUR
+
+
+def settled(lifecycle: Lifecycle, record: Record, now: datetime) -> Record:
+    """Return the record with all that was spent by ``now`` written down, before the rate changes."""
+    return replace(record, spent_usd=round(spent_usd(lifecycle, record, now), 6), spent_at=now)
+
+
+def budget_ends_at(lifecycle: Lifecycle, record: Record) -> datetime | None:
+    """Return when the budget is spent at the present rate; None without a budget, a price, or instances."""
+    rate = usd_per_hour(lifecycle, record)
+    if lifecycle.budget_usd is None or not rate or record.spent_at is None:
+        return None
+    hours_left = max(0.0, lifecycle.budget_usd - record.spent_usd) / rate
+    # A budget of centuries is no limit, and would overflow a date.
+    return record.spent_at + _HOUR * hours_left if hours_left < 1e6 else None
+
+
+# A streamed answer may last 8 minutes (SageMaker's limit for InvokeEndpointWithResponseStream).
+DRAIN = timedelta(minutes=10)
+# How long before a limit its notice is sent; of a short life, its last quarter.
+WARNING = timedelta(minutes=30)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The moment at which the endpoint is turned off, why, and until when traffic may still drain."""
+
+    at: datetime
+    by: OffBy
+    drained_at: datetime
+    warning: timedelta
+
+    @property
+    def warn_from(self) -> datetime:
+        """When its notice is due."""
+        return self.at - self.warning
+
+
+def expires_at(endpoint: Endpoint, lifecycle: Lifecycle, record: Record) -> datetime:
+    """Return the end of the lifetime: creation plus the tag's hours, or what ``keep`` wrote, if later."""
+    ends = endpoint.created_at + lifecycle.max_lifetime
+    return ends if record.expires_at is None else max(ends, record.expires_at)
+
+
+def next_limit(endpoint: Endpoint, lifecycle: Lifecycle, record: Record, now: datetime) -> Limit:
+    """Return the limit that comes (or came) first."""
+    warning = min(WARNING, lifecycle.max_lifetime / 4)
+    ends = expires_at(endpoint, lifecycle, record)
+    found = [Limit(_drains_from(ends, lifecycle, record), OffBy.LIFETIME, ends, warning)]
+    spent = budget_ends_at(lifecycle, record)
+    if spent is not None:
+        found.append(Limit(spent, OffBy.BUDGET, spent + DRAIN, warning))
+    closes = _closes_at(endpoint, lifecycle, record, now)
+    if closes is not None:
+        found.append(Limit(closes, OffBy.HOURS, closes + lifecycle.grace, warning))
+    # One limit's drain does not outlast another's.
+    drained_at = min(limit.drained_at for limit in found)
+    return replace(min(found, key=lambda limit: limit.at), drained_at=drained_at)
+
+
+def _drains_from(ends: datetime, lifecycle: Lifecycle, record: Record) -> datetime:
+    """When the lifetime's drain begins: of a short life in its last quarter, and never during a lease."""
+    begins = ends - min(DRAIN, lifecycle.max_lifetime / 4)
+    return begins if record.keep_until is None else max(begins, min(record.keep_until, ends))
+
+
+def _closes_at(endpoint: Endpoint, lifecycle: Lifecycle, record: Record, now: datetime) -> datetime | None:
+    """The closing that counts: the coming one, or the last one if the endpoint was there before it.
+
+    What somebody turned on outside the hours stays until the next closing: a hand overrides the timetable
+    until its next change. A lease holds the closing off.
+    """
+    if lifecycle.hours is None:
+        return None
+    passed = hours.closing(lifecycle.hours, now)
+    closes = hours.next_closing(lifecycle.hours, now) if passed is None else passed
+    if closes is None or endpoint.created_at > closes:
+        return None
+    return closes if record.keep_until is None else max(closes, record.keep_until)
+
+
+def track(endpoint: Endpoint, lifecycle: Lifecycle, record: Record, now: datetime) -> Record:
+    """Return the record of this endpoint as seen at ``now``; one of another creation starts afresh."""
+    if not same_time(record.created_at, endpoint.created_at):
+        record = _begun(endpoint, record)
+    # The command line may have written the record first, with less in it.
+    record = replace(
+        record,
+        arn=record.arn or endpoint.arn,
+        spent_at=record.spent_at or endpoint.created_at,
+        stack=lifecycle.stack or "",
+    )
+    if endpoint.instances is not None:
+        record = _counted(endpoint.instances, lifecycle, record, now)
+    if endpoint.config_name:
+        record = _configured(endpoint, record)
+    if endpoint.status == "InService" and record.first_in_service_at is None:
+        # The list's LastModifiedTime is when it went into service, or later: never too early.
+        since = min(now, max(endpoint.created_at, endpoint.modified_at))
+        record = replace(record, first_in_service_at=since)
+    return record
+
+
+def unmarked(record: Record) -> Record:
+    """Return the record without a mark, and without the turning off that the mark led to."""
+    return replace(
+        record, quiet_since=None, marked_at=None, off_at=None, off_by=None, hours_off=False, parting=False
+    )
+
+
+def _begun(endpoint: Endpoint, record: Record) -> Record:
+    """A new life. What ``keep`` wrote before any sweep holds, and what it promised before a pause by hand."""
+    fresh = Record(
+        name=endpoint.name,
+        arn=endpoint.arn,
+        created_at=endpoint.created_at,
+        spent_at=endpoint.created_at,
+        tags=record.tags,
+        version=record.version,
+    )
+    if record.created_at is None or record.paused:
+        return replace(fresh, keep_until=record.keep_until, expires_at=record.expires_at)
+    # What the timetable woke goes on spending the same budget; what somebody deployed begins a new one.
+    woken = record.woken_for is not None and endpoint.created_at >= record.woken_for
+    return replace(fresh, spent_usd=record.spent_usd if woken and record.gone_at else 0.0)
+
+
+def _counted(instances: int, lifecycle: Lifecycle, record: Record, now: datetime) -> Record:
+    if record.base_instances is None and instances > 0:
+        record = replace(record, base_instances=instances)
+    if record.instances in (None, instances):
+        return replace(record, instances=instances)
+    return replace(settled(lifecycle, record, now), instances=instances)
+
+
+def _configured(endpoint: Endpoint, record: Record) -> Record:
+    """Note what was described. Another configuration is a new deploy: the idle clock starts again."""
+    if record.config_name not in ("", endpoint.config_name):
+        record = replace(unmarked(record), first_in_service_at=None, unknown_since=None)
+    return replace(
+        record,
+        config_name=endpoint.config_name,
+        variants=endpoint.variants,
+        is_async=endpoint.is_async,
+        publish_seconds=endpoint.publish_seconds,
+        described_at=endpoint.modified_at,
+    )
+
+
+MOST_WAKE_TRIES = 3
+_LOOK_EVERY = timedelta(hours=1)
+# Turned off by one of these, the next opening wakes it. Not so: a spent budget, a failure, a hand.
+_WOKEN_AFTER = frozenset({OffBy.IDLE, OffBy.LIFETIME, OffBy.HOURS})
+
+
+def decide_gone(lifecycle: Lifecycle, record: Record, now: datetime, retry: timedelta) -> Decision:
+    """Say what to do about a name whose endpoint is gone; ``retry`` is the least time between two tries."""
+    if record.created_at is None:
+        return Decision(Action.NONE, "never seen", record)
+    if record.gone_at is None:
+        return _first_seen_gone(lifecycle, record, now)
+    return _wake(lifecycle, record, now, retry)
+
+
+def asks_for_its_stack(lifecycle: Lifecycle, record: Record, now: datetime, sweep: timedelta) -> bool:
+    """Whether this sweep looks if the stack of an endpoint that is off still stands: once an hour.
+
+    A stack that was destroyed leaves a record that would stand for good, and a timetable that would go on
+    trying. ``sweep`` is the time between two sweeps.
+    """
+    if lifecycle.stack is None or record.created_at is None or record.gone_at is None:
+        return False
+    since = now - record.gone_at
+    return since >= _LOOK_EVERY and since % _LOOK_EVERY < sweep
+
+
+def _first_seen_gone(lifecycle: Lifecycle, record: Record, now: datetime) -> Decision:
+    off_at, off_by = record.off_at, record.off_by
+    expires = _expiry(lifecycle, record)
+    if off_by is None:
+        # The dead-man's schedule acts by itself, and tells nobody.
+        off_by = OffBy.LIFETIME if expires is not None and now >= expires else OffBy.OTHERS
+    gone = replace(
+        unmarked(settled(lifecycle, record, now)),
+        gone_at=now,
+        off_at=off_at or now,
+        off_by=off_by,
+        hours_off=off_by is OffBy.HOURS,
+        warned_at=None,
+        unknown_since=None,
+        # A pause by hand does not end the promise of ``keep``: resuming goes on with it.
+        keep_until=record.keep_until if record.paused else None,
+        expires_at=record.expires_at if record.paused else None,
+    )
+    if off_by is OffBy.OTHERS:
+        return Decision(Action.NONE, "gone, and not by the guard", gone, off_by=off_by)
+    return Decision(Action.CONFIRM_GONE, f"gone ({off_by})", gone, Tell.GONE, off_by, gone.off_at)
+
+
+def _expiry(lifecycle: Lifecycle, record: Record) -> datetime | None:
+    if record.created_at is None:
+        return None
+    ends = record.created_at + lifecycle.max_lifetime
+    return ends if record.expires_at is None else max(ends, record.expires_at)
+
+
+def _wake(lifecycle: Lifecycle, record: Record, now: datetime, retry: timedelta) -> Decision:
+    if lifecycle.hours is None:
+        return Decision(Action.NONE, "off", record)
+    opened = hours.opening(lifecycle.hours, now)
+    if opened is None:
+        return Decision(Action.NONE, "off, outside its hours", record)
+    if record.paused:
+        return Decision(Action.NONE, "paused by hand", record)
+    if record.off_by not in _WOKEN_AFTER:
+        return Decision(Action.NONE, f"off ({record.off_by}): its hours do not wake it", record)
+    if (record.off_at or record.gone_at or now) >= opened:
+        return Decision(Action.NONE, "turned off within its hours: the next opening wakes it", record)
+    tries = record.wake_tries if record.woken_for == opened else 0
+    if tries >= MOST_WAKE_TRIES:
+        return Decision(Action.NONE, f"waking failed {tries} times: the next opening tries again", record)
+    if record.woken_for == opened and record.wake_tried_at and now - record.wake_tried_at < retry:
+        return Decision(Action.WAIT, "being woken", record)
+    woken = replace(record, woken_for=opened, wake_tried_at=now, wake_tries=tries + 1)
+    return Decision(Action.WAKE, f"its hours began at {opened.isoformat(timespec='seconds')}", woken)
+
 
 _MINUTE = timedelta(minutes=1)
 # Turning off is tried again at the next sweep, not by a second one at the same time.

@@ -1,19 +1,187 @@
-"""The first half of a sweep: which endpoints are ours, what they are doing, and what the metrics show."""
+"""The first half of a sweep: which endpoints peagle-sm created, what they do, and what the metrics show.
+
+`take` reads endpoints, components, tags and the register in one call a page. `Report` is what a sweep logs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
-from peagle_guard import tags
-from peagle_guard.aws import Aws, arn_key, same_time
-from peagle_guard.evidence import window
-from peagle_guard.inventory import Inventory, is_foreign
-from peagle_guard.measure import Look, look
-from peagle_guard.records import BUSY, SERVING, Endpoint, Evidence, Kind, Lifecycle, Record
-from peagle_guard.report import Entry
-from peagle_guard.track import track
+from peagle_guard.aws import Aws, Page, arn_key, same_arn, same_time
+from peagle_guard.decide import track
+from peagle_guard.evidence import Look, look, window
+from peagle_guard.records import (
+    BUSY,
+    MANAGED_BY,
+    PUBLISH_SECONDS,
+    SERVING,
+    Decision,
+    Endpoint,
+    Evidence,
+    Kind,
+    Lifecycle,
+    Record,
+    is_ours,
+)
+from peagle_guard.records import lifecycle_from_tags as lifecycle_from_tags
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One endpoint in the report."""
+
+    name: str
+    arn: str
+    status: str
+    evidence: str
+    action: str
+    reason: str
+    owner: str
+    expires_at: datetime | None = None
+    quiet_since: datetime | None = None
+    faults: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it in JSON's types; times are ISO."""
+        told: dict[str, Any] = {
+            "name": self.name,
+            "arn": self.arn,
+            "status": self.status,
+            "evidence": self.evidence,
+            "action": self.action,
+            "reason": self.reason,
+            "expires_at": _iso(self.expires_at),
+            "quiet_since": _iso(self.quiet_since),
+            "owner": self.owner,
+        }
+        return {**told, "faults": list(self.faults)} if self.faults else told
+
+
+@dataclass(frozen=True)
+class Report:
+    """One sweep; ``skipped`` says why nothing was looked at, where that is so."""
+
+    time: datetime
+    endpoints: tuple[Entry, ...]
+    calls: Mapping[str, int]
+    faults: tuple[str, ...] = ()
+    skipped: str | None = None
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Everything that failed, in words."""
+        return (*self.faults, *(f"{each.name}: {fault}" for each in self.endpoints for fault in each.faults))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it in JSON's types."""
+        told: dict[str, Any] = {
+            "time": _iso(self.time),
+            "endpoints": [each.as_json() for each in self.endpoints],
+            "calls": dict(self.calls),
+        }
+        if self.faults:
+            told["faults"] = list(self.faults)
+        return {**told, "skipped": self.skipped} if self.skipped else told
+
+
+def entry(
+    decision: Decision,
+    lifecycle: Lifecycle,
+    status: str,
+    evidence: Evidence | None,
+    faults: tuple[str, ...] = (),
+) -> Entry:
+    """Return the report's entry about one decision."""
+    return Entry(
+        name=decision.record.name,
+        arn=decision.record.arn,
+        status=status,
+        evidence=str(evidence.kind) if evidence else "",
+        action=str(decision.action),
+        reason=decision.reason,
+        owner=lifecycle.owner,
+        expires_at=decision.expires_at,
+        quiet_since=decision.record.quiet_since,
+        faults=faults,
+    )
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """One look at the account; ``components`` and ``tags`` are None where they could not be listed."""
+
+    endpoints: Mapping[str, Endpoint]
+    components: Mapping[str, tuple[str, ...]] | None
+    tags: Mapping[str, Mapping[str, str]] | None
+    records: Mapping[str, Record]
+    faults: tuple[str, ...] = ()
+
+    def with_components(self, endpoint: Endpoint) -> Endpoint:
+        """Return the endpoint with its components."""
+        return replace(endpoint, components=(self.components or {}).get(endpoint.name, ()))
+
+
+def take(aws: Aws) -> Inventory:
+    """Look at everything once.
+
+    Without the list of endpoints or the register nothing can be decided, so their errors are raised. Without
+    the tagging API the register's tags serve; without the components no quiet is proven.
+    """
+    faults: list[str] = []
+    endpoints = {each.name: each for each in _all(aws.list_endpoints)}
+    records = {each.name: each for each in _all(aws.register.scan)}
+    tagged = _attempt("GetResources", lambda: list(_all(aws.tagged_endpoints)), faults)
+    listed = _attempt("ListInferenceComponents", lambda: list(_all(aws.list_components)), faults)
+    components: dict[str, tuple[str, ...]] | None = None
+    if listed is not None:
+        components = {}
+        for each in listed:
+            components[each.endpoint] = (*components.get(each.endpoint, ()), each.name)
+    return Inventory(
+        endpoints=endpoints,
+        components=components,
+        tags=None if tagged is None else {arn_key(each.arn): each.tags for each in tagged},
+        records=records,
+        faults=tuple(faults),
+    )
+
+
+def is_foreign(endpoint: Endpoint, found: Mapping[str, str], record: Record | None) -> str | None:
+    """Say why an endpoint that wears a tag of ours, or is in the register, is not ours; None where it is."""
+    if not is_ours(endpoint.name, found):
+        return "its tags do not name it as peagle-sm's"
+    if record is not None and record.arn and not same_arn(record.arn, endpoint.arn):
+        return f"the register knows this name under another ARN ({record.arn})"
+    return None
+
+
+def _all(call: Callable[[str | None], Page[T]]) -> Iterator[T]:
+    token: str | None = None
+    while True:
+        page = call(token)
+        yield from page.items
+        token = page.token
+        if token is None:
+            return
+
+
+def _attempt(operation: str, call: Callable[[], list[T]], faults: list[str]) -> list[T] | None:
+    try:
+        return call()
+    except Exception as error:
+        faults.append(f"{operation}: {type(error).__name__}: {error}")
+        return None
+
 
 _UNSEEN = Evidence(Kind.UNKNOWN, detail="not looked at in this status")
 
@@ -36,7 +204,7 @@ def find_ours(aws: Aws, inventory: Inventory, now: datetime) -> tuple[list[Ours]
         record = inventory.records.get(endpoint.name)
         faults: list[str] = []
         found = _tags(aws, inventory, endpoint, record, faults)
-        if not found.get(tags.MANAGED_BY) and record is None:
+        if not found.get(MANAGED_BY) and record is None:
             continue
         why = is_foreign(endpoint, found, record)
         if why is not None:
@@ -72,8 +240,8 @@ def lifecycle_of(endpoint: Endpoint, found: Mapping[str, str]) -> Lifecycle:
 
     Endpoints of older versions of peagle-sm have no such tag.
     """
-    lifecycle = tags.lifecycle(found)
-    if tags.PUBLISH_SECONDS in found:
+    lifecycle = lifecycle_from_tags(found)
+    if PUBLISH_SECONDS in found:
         return lifecycle
     return replace(lifecycle, publish=timedelta(seconds=endpoint.publish_seconds))
 
@@ -122,7 +290,7 @@ def _described(aws: Aws, endpoint: Endpoint, record: Record, faults: list[str]) 
     )
     # An older version of the guard did not record the interval: describe the endpoint once more.
     interval = record.publish_seconds
-    if same and record.variants and (interval is not None or tags.PUBLISH_SECONDS in record.tags):
+    if same and record.variants and (interval is not None or PUBLISH_SECONDS in record.tags):
         return replace(
             endpoint,
             config_name=record.config_name,

@@ -12,9 +12,8 @@ from typing import Any, Protocol
 
 from botocore.exceptions import ClientError
 
-from peagle_guard.boto_aws import is_missing
+from peagle_guard.boto_aws import client, is_missing
 from peagle_guard.cfn_response import Context, Made, ProviderError, respond
-from peagle_guard.clients import client
 
 # Not an id of a model: a failed creation must not lead to the deletion of somebody's model of that name.
 _NOT_CREATED = "not-created:"

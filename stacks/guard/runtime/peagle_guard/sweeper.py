@@ -1,17 +1,115 @@
-"""The sweeper's handler: one sweep, written to the log, failing at the end if anything failed."""
+"""The sweeper's handler: inspect every endpoint once, decide about each, act on few.
+
+A failure with one endpoint never stops the sweep of the others. It is in the report, and the handler fails
+at the end so that the alarm on errors sees it.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
+from peagle_guard import looking, records
 from peagle_guard import settings as environment
-from peagle_guard.aws import Aws
+from peagle_guard.acting import Actor
+from peagle_guard.aws import Aws, same_time
 from peagle_guard.boto_aws import BotoAws
+from peagle_guard.decide import asks_for_its_stack, decide
+from peagle_guard.looking import Entry, Inventory, Ours, Report, entry, take
+from peagle_guard.records import Action, Decision, Evidence, Kind, Lifecycle, Record
 from peagle_guard.settings import Settings
-from peagle_guard.sweep import sweep
+
+# Less than the time between two sweeps, more than the sweeper may run (240 s).
+_LOCKED = timedelta(seconds=250)
+_EVERY = timedelta(minutes=5)
+
+
+def sweep(aws: Aws, settings: Settings, now: datetime, dry_run: bool = False) -> Report:
+    """Look at all endpoints of ours at ``now`` and do what is due; a dry run writes and does nothing.
+
+    Raises:
+        Exception: the list of endpoints or the register could not be read, so nothing was decided.
+    """
+    if dry_run:
+        return _sweep(aws, settings, now, dry_run)
+    if not aws.register.lock(now, now + _LOCKED):
+        return Report(now, (), dict(aws.calls), skipped="another sweep is running")
+    finished = False
+    try:
+        report = _sweep(aws, settings, now, dry_run)
+        finished = True
+    finally:
+        aws.register.unlock(now, finished=finished)
+    return report
+
+
+def _sweep(aws: Aws, settings: Settings, now: datetime, dry_run: bool) -> Report:
+    inventory = take(aws)
+    ours, foreign = looking.find_ours(aws, inventory, now)
+    evidence, faults = looking.evidence_of(aws, inventory, ours, now)
+    actor = Actor(aws, settings, inventory, now, dry_run)
+    entries = [
+        *(_one(actor, each, evidence[each.endpoint.name]) for each in _in_turn(ours)),
+        *_gone(actor, inventory, {each.endpoint.name for each in ours}),
+        *foreign,
+    ]
+    entries.sort(key=lambda each: each.name)
+    return Report(now, tuple(entries), dict(aws.calls), (*inventory.faults, *faults))
+
+
+def _in_turn(ours: Sequence[Ours]) -> list[Ours]:
+    """Put the least recently tried first: no endpoint waits behind one that hangs in every sweep."""
+    return sorted(ours, key=lambda each: _last(each.read.off_at))
+
+
+def _last(tried_at: datetime | None) -> datetime:
+    return tried_at or datetime.min.replace(tzinfo=UTC)
+
+
+def _one(actor: Actor, ours: Ours, evidence: Evidence) -> Entry:
+    decision = Decision(Action.NONE, "nothing could be decided", ours.read)
+    faults: tuple[str, ...]
+    try:
+        decision = decide(ours.endpoint, ours.lifecycle, ours.read, evidence, actor.now)
+        decision, faults = actor.act(ours, decision)
+    except Exception as error:
+        faults = (f"{type(error).__name__}: {error}",)
+    return entry(decision, ours.lifecycle, ours.endpoint.status, evidence, (*ours.faults, *faults))
+
+
+def _gone(actor: Actor, inventory: Inventory, ours: set[str]) -> Iterator[Entry]:
+    for record in sorted(inventory.records.values(), key=lambda each: _last(each.wake_tried_at)):
+        listed = inventory.endpoints.get(record.name)
+        # Somebody else's endpoint of that name: ours is gone, and is not woken.
+        if record.name in ours or (listed is not None and record.gone_at is not None):
+            continue
+        if listed is not None and same_time(listed.created_at, record.created_at):
+            continue
+        yield _one_gone(actor, record)
+
+
+def _one_gone(actor: Actor, record: Record) -> Entry:
+    lifecycle = records.lifecycle_from_tags(record.tags)
+    decision = Decision(Action.NONE, "nothing could be decided", record)
+    faults: tuple[str, ...] = ()
+    try:
+        decision = decide(None, lifecycle, record, Evidence(Kind.UNKNOWN), actor.now)
+        if decision.action is Action.WAKE or asks_for_its_stack(lifecycle, record, actor.now, _EVERY):
+            decision = _unless_destroyed(actor.aws, lifecycle, record, decision)
+        decision, faults = actor.act_on_gone(record, lifecycle, decision)
+    except Exception as error:
+        faults = (f"{type(error).__name__}: {error}",)
+        decision = Decision(Action.NONE, decision.reason, record)
+    return entry(decision, lifecycle, "Gone", None, (*lifecycle.faults, *faults))
+
+
+def _unless_destroyed(aws: Aws, lifecycle: Lifecycle, record: Record, decision: Decision) -> Decision:
+    """What was decided, where the stack still stands; otherwise nothing can come back: it is forgotten."""
+    if lifecycle.stack is None or aws.stack_exists(lifecycle.stack):
+        return decision
+    return Decision(Action.FORGET, f"off, and {lifecycle.stack} does not exist any more", record)
 
 
 class SweepFailed(Exception):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from peagle_sm.measure.workload import Prompt
+from peagle_sm.measure.workloads.public_datasets import Prompt
 from scripts.bench.comparison.client import asker, request_body
 from scripts.bench.comparison.sample import Sample, parse_completion
 from tests.scripts.bench.comparison.making import output

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from peagle_sm.measure.workload import Prompt
+from peagle_sm.measure.workloads.public_datasets import Prompt
 from scripts.bench.comparison.sample import Sample
 from scripts.bench.comparison.turns import Answer, Ask, run_turns
 from tests.scripts.bench.comparison.making import output

@@ -8,7 +8,7 @@ import pytest
 from peagle_sm.measure.tune.fit import Noise, fit
 from peagle_sm.measure.tune.outcome import conclude, fit_records
 from peagle_sm.measure.tune.predict import Prediction, predict
-from peagle_sm.measure.tune.reading import Reading
+from peagle_sm.measure.tune.readings import Reading
 from scripts.bench.tuner import page
 from scripts.bench.tuner.simulate import Draw, by_deployment, by_runtime, simulate
 from scripts.bench.tuner.surface import Surface, measure

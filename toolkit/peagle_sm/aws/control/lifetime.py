@@ -13,7 +13,7 @@ from typing import Any
 from peagle_sm.aws.session.errors import aws_errors, is_taken
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, ServiceFault
-from peagle_sm.core.guard.names import SWITCH, endpoint_stack
+from peagle_sm.core.guard import SWITCH, endpoint_stack
 from peagle_sm.core.plan.payloads import LIFETIME_RETRY, hard_schedule_name
 
 NAME_PREFIX = "peagle-"

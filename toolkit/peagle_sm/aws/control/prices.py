@@ -14,7 +14,7 @@ from typing import Any
 
 from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.catalog.catalog import Catalog, PriceEntry, load_catalog
+from peagle_sm.core.catalog import Catalog, PriceEntry, load_catalog
 from peagle_sm.core.errors import PeagleError
 
 API = "AWS Price List API"

@@ -1,4 +1,8 @@
-"""CloudFormation: one thin function a call, None where the stack does not exist."""
+"""CloudFormation: one thin function per call; and resources by their tags.
+
+`describe` returns None where the stack does not exist. The Resource Groups Tagging API lists resources of
+every kind in one call per page.
+"""
 
 from __future__ import annotations
 
@@ -126,3 +130,27 @@ def importers(session: Session, exports: Sequence[str]) -> list[str]:
             if "not imported" not in error.message.lower():  # AWS's words for "by nobody"
                 raise
     return sorted(found)
+
+
+KINDS = ("endpoint", "endpoint-config", "model")
+_PAGE = 100
+
+
+def tagged_resources(session: Session, wanted: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Return the tags of each endpoint, config and model with the ``wanted`` tags, by ARN.
+
+    The answer lags behind SageMaker by minutes: it may lack a new resource and may show a deleted one.
+    """
+    asked = {
+        "ResourceTypeFilters": [f"sagemaker:{kind}" for kind in KINDS],
+        "TagFilters": [{"Key": key, "Values": [value]} for key, value in wanted.items()],
+        "ResourcesPerPage": _PAGE,
+    }
+    with aws_errors("GetResources", session.local_url):
+        client = session.client("resourcegroupstaggingapi")
+        pages = client.get_paginator("get_resources").paginate(**asked)
+        return {
+            row["ResourceARN"]: {tag["Key"]: tag["Value"] for tag in row["Tags"]}
+            for page in pages
+            for row in page["ResourceTagMappingList"]
+        }

@@ -1,7 +1,7 @@
-"""Readers of a preflight: each looks at one thing in AWS and brings a fact of `core.preflight_facts`.
+"""Readers of a preflight: each reads one thing in AWS and returns a fact of `core.checks.base`.
 
-A reader decides nothing and creates nothing. It raises what `aws.errors` maps; `service.preflight` runs them
-side by side, and turns what could not be looked at into an `Unknown` with the permission that is missing.
+A reader decides nothing and creates nothing. It raises what `aws.session.errors` maps. The preflight runs
+them side by side, and makes an `Unknown` with the missing permission of each that could not read.
 """
 
 from __future__ import annotations
@@ -9,30 +9,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from peagle_sm.aws.readers import head, identity, network, quotas, reservation, roles, storage
+from peagle_sm.aws.readers import account, resources
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.plan.resolve import Draft
 
 Reader = Callable[[Session, Draft | None], Any]
 
 # Without a spec these alone have something to look at.
-WITHOUT_SPEC: Mapping[str, Reader] = {"identity": identity.read}
+WITHOUT_SPEC: Mapping[str, Reader] = {"identity": account.identity}
 WITH_SPEC: Mapping[str, Reader] = {
-    "caller_rights": roles.caller_rights,
-    "execution_role": roles.execution_role,
-    "execution_rights": roles.execution_rights,
-    "key_rights": roles.key_rights,
-    "scheduler_role": roles.scheduler_role,
-    "scheduler_rights": roles.scheduler_rights,
-    "quotas": quotas.read,
-    "reservation": reservation.read,
-    "image": storage.image,
-    "artifacts": storage.artifacts,
-    "head": head.read,
-    "key": storage.key,
-    "network": network.read,
-    "prices": quotas.prices,
-    "taken": identity.taken,
+    "caller_rights": account.caller_rights,
+    "execution_role": account.execution_role,
+    "execution_rights": account.execution_rights,
+    "key_rights": account.key_rights,
+    "scheduler_role": account.scheduler_role,
+    "scheduler_rights": account.scheduler_rights,
+    "quotas": resources.quotas,
+    "reservation": resources.reservation,
+    "image": resources.image,
+    "artifacts": resources.artifacts,
+    "head": resources.head,
+    "key": resources.key,
+    "network": resources.network,
+    "prices": resources.prices,
+    "taken": account.taken,
 }
 # On the local SageMaker nothing is limited, priced, or pulled from a registry, and anybody may call.
 LOCAL = frozenset({"identity", "execution_role", "scheduler_role", "artifacts", "head", "taken"})

@@ -14,7 +14,7 @@ from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, ServiceFault, SpecError
 from peagle_sm.core.files import CannotWrite, write_file
-from peagle_sm.core.jumpstart.manifest import MANIFEST_KEY
+from peagle_sm.core.jumpstart.documents import MANIFEST_KEY
 
 # The SageMaker SDK's own names: folders that take the bucket's place, both or neither.
 MANIFEST_FOLDER = "AWS_JUMPSTART_MANIFEST_LOCAL_ROOT_DIR_OVERRIDE"

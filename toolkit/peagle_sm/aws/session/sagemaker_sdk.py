@@ -15,7 +15,7 @@ from typing import Any
 
 from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.core.errors import NotFound, SpecError
-from peagle_sm.core.extras import install_command
+from peagle_sm.core.words import install_command
 
 EXTRA = install_command("sagemaker")
 # The SDK reports each call of ModelBuilder to a bucket of AWS; what runs on this machine stays on it.

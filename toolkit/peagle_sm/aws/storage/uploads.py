@@ -16,7 +16,7 @@ from typing import Any
 
 from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import Session
-from peagle_sm.aws.storage.s3_folder import absent_is_not_found
+from peagle_sm.aws.storage.s3 import absent_is_not_found
 from peagle_sm.core.errors import NotFound, ServiceFault
 
 PART_BYTES = 64 * 2**20

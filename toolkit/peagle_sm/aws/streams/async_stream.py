@@ -1,18 +1,37 @@
-"""A response stream read with asyncio; the same decoder and the same errors as `TokenStream`."""
+"""`AsyncTokenStream`: a response stream read with asyncio, over aiohttp.
+
+Requests are signed here. It has the same decoder and the same errors as `TokenStream`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
-from peagle_sm.aws.streams.assembly import Assembler
-from peagle_sm.aws.streams.figures import Chunk
-from peagle_sm.aws.streams.patience import DRAIN_S, Patience
-from peagle_sm.aws.streams.streamed import StreamedAnswer
-from peagle_sm.core.errors import PeagleError, StreamError
+from peagle_sm.aws.session.errors import NO_ANSWER
+from peagle_sm.aws.session.session import CONNECT_TIMEOUT_S, Session
+from peagle_sm.aws.session.signing import (
+    certificates,
+    end_with_its_connection,
+    error_name,
+    is_remote,
+    json_object,
+    signed_stream_request,
+)
+from peagle_sm.aws.streams.answers import Chunk
+from peagle_sm.aws.streams.decoding import Assembler
+from peagle_sm.aws.streams.refusals import Asked, refusal
+from peagle_sm.aws.streams.token_stream import DRAIN_S, Patience, StreamedAnswer
+from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, StreamCut, StreamError
+from peagle_sm.core.words import install_command
+
+if TYPE_CHECKING:
+    import aiohttp
 
 
 class AsyncSource(Protocol):
@@ -161,3 +180,194 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
                     while await source.part():
                         pass
         await self._free()
+
+
+_OPERATION = "InvokeEndpointWithResponseStream"
+
+
+@dataclass(frozen=True)
+class AsyncCall:
+    """One request; ``http`` is the caller's own aiohttp session, None for one of the call's own."""
+
+    session: Session
+    endpoint: str
+    body: bytes
+    patience: Patience
+    http: aiohttp.ClientSession | None = None
+    utc: Callable[[], float] = time.time
+
+    async def send(self, component: str | None) -> AiohttpSource:
+        """Send it and return its response once the headers are there. It is tried once.
+
+        Raises:
+            ComponentRequired: the endpoint runs inference components, and none was named.
+            CredentialsError: there are no credentials, or they are refused.
+            NotFound: there is no such endpoint, or aiohttp is not installed.
+            ServiceFault: the engine failed, or nobody answered.
+            SpecError: the engine refuses the request as wrong.
+            StreamStalled: nothing came in time.
+        """
+        aiohttp = _aiohttp()
+        # Making a client and renewing credentials may take long, and neither knows asyncio.
+        endpoint_url, keys = await asyncio.to_thread(self._place)
+        url, headers = signed_stream_request(
+            endpoint_url=endpoint_url,
+            region=self.session.region,
+            keys=keys,
+            endpoint=self.endpoint,
+            component=component,
+            body=self.body,
+            utc=self.utc(),
+        )
+        own = None if self.http is not None else _own_session(aiohttp, endpoint_url)
+        try:
+            return await self._post(aiohttp, self.http or own, own, url, headers, component)
+        except BaseException:
+            if own is not None:
+                await own.close()
+            raise
+
+    def _place(self) -> tuple[str, Any]:
+        url = str(self.session.client("sagemaker-runtime").meta.endpoint_url)
+        return url, self.session.credentials().get_frozen_credentials()
+
+    async def _post(
+        self, aiohttp: Any, http: Any, own: Any, url: str, headers: dict[str, str], component: str | None
+    ) -> AiohttpSource:
+        from yarl import URL
+
+        patience = self.patience
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        # The source counts by itself: aiohttp would set a timer anew for every part.
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)
+        try:
+            async with asyncio.timeout(patience.silence_s) as waiting:
+                # A redirect is no answer, and its signature would be for another place.
+                response = await http.post(
+                    URL(url, encoded=True),
+                    data=self.body,
+                    headers=headers,
+                    timeout=timeout,
+                    allow_redirects=False,
+                )
+                if response.status >= 300:
+                    raise await self._refused(response, component)
+        except TimeoutError as error:
+            if not waiting.expired():
+                raise self._nobody(error) from error
+            raise patience.silent() from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._nobody(error) from error
+        end_with_its_connection(response)
+        return AiohttpSource(response, own, patience, loop, began + patience.total_s)
+
+    def _nobody(self, error: Exception) -> ServiceFault:
+        local = self.session.local_url
+        return ServiceFault(
+            f"{_OPERATION}: no answer: {str(error) or type(error).__name__}",
+            operation=_OPERATION,
+            code=NO_ANSWER,
+            next_step="Check the network and the region."
+            if local is None
+            else "Look with `peagle-sm local status`; start the local SageMaker with `peagle-sm local up`.",
+            details={"operation": _OPERATION, "code": NO_ANSWER},
+        )
+
+    async def _refused(self, response: Any, component: str | None) -> PeagleError:
+        """The error that boto3's answer to the same response becomes."""
+        from botocore.exceptions import ClientError
+
+        async with response:
+            told = json_object(await response.read())
+        answer = {
+            **told,
+            "Error": {
+                "Code": error_name(response.headers, told) or str(response.status),
+                # Throttling comes with `"message": null`; a proxy's page has no JSON at all.
+                "Message": told.get("Message") or told.get("message") or ("" if told else response.reason),
+            },
+            "ResponseMetadata": {
+                "RequestId": response.headers.get("x-amzn-RequestId", ""),
+                "HTTPStatusCode": response.status,
+            },
+        }
+        asked = Asked(self.session, _OPERATION, self.endpoint, component)
+        # It may ask AWS what the matter is.
+        return await asyncio.to_thread(refusal, ClientError(answer, _OPERATION), asked)  # type: ignore[arg-type]
+
+
+class AiohttpSource:
+    """The body of one response; one timer watches it, however many parts come."""
+
+    def __init__(
+        self, response: Any, own: Any, patience: Patience, loop: asyncio.AbstractEventLoop, until: float
+    ) -> None:
+        """``own``: an aiohttp session to close with it; ``until``: the end of patience by ``loop``'s time."""
+        self.request_id = str(response.headers.get("x-amzn-RequestId", ""))
+        self._response = response
+        self._content = response.content
+        self._own = own
+        self._patience = patience
+        self._loop = loop
+        self._until = until
+        self._waiting_since: float | None = None
+        self._late: StreamError | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._watch()
+
+    async def part(self) -> bytes:
+        """Return what has come; nothing at the end."""
+        self._waiting_since = self._loop.time()
+        part: bytes = await self._content.readany()
+        self._waiting_since = None  # however long the program now takes, it is no silence
+        return part
+
+    async def close(self) -> None:
+        """Close a connection in mid-answer, give back one that was read to its end."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._response.close()
+        if self._own is not None:
+            with contextlib.suppress(Exception):
+                await self._own.close()
+
+    def problem(self, error: Exception) -> StreamError | None:
+        """What an error of `part` means; None for one that is not the transport's."""
+        import aiohttp
+
+        if self._late is not None:
+            return self._late
+        if isinstance(error, aiohttp.ClientError | OSError):
+            return StreamCut(f"The connection broke in the middle of the stream: {error}")
+        return None
+
+    def _watch(self) -> None:
+        """End a read that has waited too long, else look again when it would have."""
+        now, since = self._loop.time(), self._waiting_since
+        silent_at = (now if since is None else since) + self._patience.read_s
+        if now >= self._until:
+            self._late = self._patience.too_long()
+        elif now >= silent_at:
+            self._late = self._patience.silent()
+        else:
+            self._timer = self._loop.call_at(min(silent_at, self._until), self._watch)
+            return
+        self._response.close()  # the read that waits ends with an error
+
+
+def _aiohttp() -> Any:
+    try:
+        import aiohttp
+    except ImportError as error:
+        raise NotFound(
+            "an asynchronous stream needs aiohttp, which is not installed",
+            next_step=f"{install_command('async')}; without it, use stream() in a thread.",
+        ) from error
+    return aiohttp
+
+
+def _own_session(aiohttp: Any, endpoint_url: str) -> Any:
+    remote = is_remote(endpoint_url)
+    connector = aiohttp.TCPConnector(limit=1, ssl=certificates() if remote else True)
+    return aiohttp.ClientSession(connector=connector, auto_decompress=False, trust_env=remote)

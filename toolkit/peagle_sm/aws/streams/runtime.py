@@ -9,26 +9,34 @@ from typing import Any
 
 from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import Session
-from peagle_sm.aws.streams.figures import (
+from peagle_sm.aws.streams.answers import (
     Acceptance,
     Choice,
     Chunk,
     Completion,
     StreamSummary,
+    TokenLogprob,
+    ToolCall,
+    ToolCallPart,
+    Usage,
     aborted_in,
     acceptance_of,
     choices_of,
     error_in,
     summarise,
+    usage_of,
 )
-from peagle_sm.aws.streams.parts import TokenLogprob, ToolCall, ToolCallPart, Usage, usage_of
-from peagle_sm.aws.streams.patience import CallTooLong, Patience, call_within
-from peagle_sm.aws.streams.refusals import Asked, refusal, request_id_of
-from peagle_sm.aws.streams.request_fields import check_fields, check_question
-from peagle_sm.aws.streams.sources import Source, source_of
-from peagle_sm.aws.streams.stream import TokenStream
+from peagle_sm.aws.streams.refusals import Asked, check_fields, check_question, refusal, request_id_of
+from peagle_sm.aws.streams.token_stream import (
+    CallTooLong,
+    Patience,
+    Source,
+    TokenStream,
+    call_within,
+    source_of,
+)
 from peagle_sm.core.errors import ServiceFault, SpecError
-from peagle_sm.core.spec.utf8 import encoded_utf8
+from peagle_sm.core.files import encoded_utf8
 
 __all__ = [
     "BODY_LIMIT_BYTES",
@@ -246,7 +254,7 @@ def stream_source(
 ) -> tuple[Source, str]:
     """Send one request and return the bytes of its stream, and the request's id; errors as `stream`.
 
-    For what a `TokenStream` leaves out, such as token ids; `aws.events` reads them.
+    For what a `TokenStream` leaves out, such as token ids; `aws.streams.decoding` reads them.
     """
     waiting = patience or Patience()
     operation = "invoke_endpoint_with_response_stream"

@@ -1,22 +1,44 @@
-"""`peagle-sm guard`: what turns off endpoints that nobody uses."""
+"""`peagle-sm guard`: install, watch and remove the guard, which turns off idle endpoints.
+
+`install` shows what the stack creates and costs, asks, and waits for the stack. `uninstall` is refused
+while the guard is needed, unless an option overrides that. Where another command is refused because the
+region has no guard, `with_guard` offers to install it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
 import click
 
-from peagle_sm.cli.lazy import Entry, LazyGroup
-from peagle_sm.cli.options import global_options
+from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
+from peagle_sm.cli.console import confirmed, emit, note, say
+from peagle_sm.cli.endpoint_status import when_to
+from peagle_sm.cli.progress import Follower
+from peagle_sm.cli.terminal import render_fields, render_table
+from peagle_sm.core.errors import GuardMissing
+from peagle_sm.core.words import relative, usd
 
-_COMMANDS = "peagle_sm.cli.commands"
+if TYPE_CHECKING:
+    from peagle_sm.aws.control.guard_resources import Watched
+    from peagle_sm.aws.session.session import Session
+    from peagle_sm.core.guard import GuardPrice
+    from peagle_sm.service import Pacing
+    from peagle_sm.service.guard.installation import InstallPlan, InstallReport, UninstallReport
+    from peagle_sm.service.guard.status import GuardStatus, SweepReport
+
+
 ENTRIES = (
-    Entry("install", f"{_COMMANDS}.guard_install:install", "Install the guard, or bring it up to date."),
+    Entry("install", "peagle_sm.cli.commands.guard:install", "Install the guard, or bring it up to date."),
     Entry(
         "status",
-        f"{_COMMANDS}.guard_status:status",
+        "peagle_sm.cli.commands.guard:status",
         "Show its version, its last sweep, its alarms and the endpoints it knows.",
     ),
-    Entry("sweep", f"{_COMMANDS}.guard_sweep:sweep", "Let it look at every endpoint now."),
-    Entry("uninstall", f"{_COMMANDS}.guard_uninstall:uninstall", "Remove the guard from this region."),
+    Entry("sweep", "peagle_sm.cli.commands.guard:sweep", "Let it look at every endpoint now."),
+    Entry("uninstall", "peagle_sm.cli.commands.guard:uninstall", "Remove the guard from this region."),
 )
 
 
@@ -28,3 +50,343 @@ def guard() -> None:
     Once in an account and region. It looks at every endpoint of peagle-sm every five minutes and turns off
     what is proven quiet, over its lifetime or over its budget, after notifying people.
     """
+
+
+@click.command(cls=Command)
+@click.option(
+    "--email", metavar="ADDRESS", help="Address that is notified before and after an endpoint is turned off."
+)
+@click.option(
+    "--model-bucket",
+    "model_buckets",
+    metavar="NAME",
+    multiple=True,
+    help="A bucket of yours that the endpoints' containers may read models from; may be given again.",
+)
+@click.option(
+    "--endpoint-key",
+    "endpoint_keys",
+    metavar="ARN",
+    multiple=True,
+    help="A KMS key of your endpoints' volumes or model buckets; may be given again.",
+)
+@click.option("--encryption-key", metavar="ARN", help="A KMS key for what the guard itself keeps.")
+@click.option(
+    "--image-repository",
+    metavar="NAME",
+    help="Your own ECR repository that endpoints run images from; a * at its end is allowed.",
+)
+@click.option(
+    "--reserve-concurrency/--no-reserve-concurrency",
+    default=None,
+    help="Whether two functions run alone by Lambda's own rule; no where the quota leaves none to reserve.",
+)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@global_options
+@click.pass_obj
+def install(
+    state: State,
+    email: str | None,
+    model_buckets: tuple[str, ...],
+    endpoint_keys: tuple[str, ...],
+    encryption_key: str | None,
+    image_repository: str | None,
+    reserve_concurrency: bool | None,
+    yes: bool,
+) -> None:
+    """Install the guard, or bring it up to date.
+
+    What is not given stays as the last installation had it. Run it again after every upgrade of peagle-sm.
+    Needs no Node and no CDK.
+    """
+    from peagle_sm.cli.arguments import open_session
+    from peagle_sm.cli.console import need_terminal, to_json
+    from peagle_sm.cli.progress import follower
+    from peagle_sm.service.guard import installation as guard
+
+    need_terminal(state, yes, f"peagle-sm guard status{state.flags}")
+    session = open_session(state)
+    settings = guard.GuardSettings(
+        email=email,
+        model_buckets=model_buckets or None,
+        endpoint_keys=endpoint_keys or None,
+        encryption_key=encryption_key,
+        image_repository=image_repository,
+        reserve_concurrency=reserve_concurrency,
+    )
+    with follower(state) as follow:
+
+        def ask(plan: InstallPlan) -> bool:
+            follow.pause()
+            if state.format == "json":
+                click.echo(to_json({"installing": plan_data(plan)}, indent=None), err=True)
+            elif state.format == "table" or not yes:
+                say(render_install_plan(plan) + "\n")
+            return confirmed(state, f"{'Update' if plan.update else 'Install'} the guard?", yes)
+
+        report = guard.install(session, settings, confirm=ask, progress=follow)
+    if report is None:
+        from peagle_sm.core.errors import Declined
+
+        raise Declined("Nothing was changed: it was not confirmed.", next_step="Run it again and confirm.")
+    emit(
+        state,
+        table=lambda: render_installed(report, session.command_flags()),
+        data=report.to_dict,
+        names=[report.to_dict()["stack"]],
+    )
+
+
+@click.command(cls=Command)
+@global_options
+@click.pass_obj
+def status(state: State) -> None:
+    """Show its version, its last sweep, its alarms and the endpoints it knows.
+
+    Exit code 4 when no guard is installed in this region.
+    """
+    from peagle_sm.cli.arguments import open_session
+    from peagle_sm.service.guard.status import guard_status
+
+    session = open_session(state)
+    found = guard_status(session)
+    emit(
+        state,
+        table=lambda: render_guard_status(found, session.now(), session.command_flags()),
+        data=found.to_dict,
+        names=[row.name for row in found.endpoints],
+    )
+
+
+@click.command(cls=Command)
+@click.option("--dry-run", is_flag=True, help="Only show what it would do.")
+@global_options
+@click.pass_obj
+def sweep(state: State, dry_run: bool) -> None:
+    """Let it look at every endpoint now.
+
+    Runs the deployed function, by the rules of the scheduled sweep: without --dry-run it may turn endpoints
+    off.
+    """
+    from peagle_sm.cli.arguments import open_session
+    from peagle_sm.service.guard.status import sweep as run
+
+    session = open_session(state)
+    report = run(session, dry_run=dry_run)
+    emit(
+        state,
+        table=lambda: render_sweep(report),
+        data=report.to_dict,
+        names=[str(row.get("name", "")) for row in report.endpoints],
+    )
+
+
+@click.command(cls=Command)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option(
+    "--yes-leave-endpoints-unguarded",
+    "leave_unguarded",
+    is_flag=True,
+    help="Also while endpoints run: nobody turns them off then, and they are billed until you delete them.",
+)
+@global_options
+@click.pass_obj
+def uninstall(state: State, yes: bool, leave_unguarded: bool) -> None:
+    """Remove the guard from this region.
+
+    Its stack goes, and the bucket that its package lay in. Refused while endpoints of peagle-sm run, and
+    while endpoint stacks import from it.
+    """
+    from peagle_sm.cli.arguments import open_session
+    from peagle_sm.cli.console import need_terminal
+    from peagle_sm.cli.progress import follower
+    from peagle_sm.service.guard import installation as guard
+
+    need_terminal(state, yes, f"peagle-sm guard status{state.flags}")
+    session = open_session(state)
+    with follower(state) as follow:
+
+        def ask(unguarded: Sequence[str]) -> bool:
+            follow.pause()
+            if unguarded:
+                note(state, f"These run on without a guard and without a limit: {', '.join(unguarded)}.")
+            return confirmed(state, f"Remove the guard from {session.region}?", yes)
+
+        report = guard.uninstall(session, leave_unguarded=leave_unguarded, confirm=ask, progress=follow)
+    if report is None:
+        from peagle_sm.core.errors import Declined
+
+        raise Declined("Nothing was changed: it was not confirmed.", next_step="Run it again and confirm.")
+    emit(
+        state,
+        table=lambda: render_uninstalled(report),
+        data=report.to_dict,
+        names=[report.to_dict()["stack"]],
+    )
+
+
+_COLUMNS = ("endpoint", "state", "quiet since", "kept until", "expires")
+
+
+def render_install_plan(plan: InstallPlan) -> str:
+    """What will be made, where, and what it costs."""
+    fields = [
+        ("account", f"{plan.account}, region {plan.region}"),
+        ("stack", f"PeagleGuard {plan.version}{', in place of the one there' if plan.update else ''}"),
+        ("bucket", f"{plan.bucket} (closed to the public, encrypted, versioned, TLS only)"),
+        ("makes", "4 Lambdas, 1 table, 1 topic, 1 queue, 1 schedule, 3 alarms, 7 roles"),
+        ("notices", plan.email or "to nobody by mail; give --email ADDRESS"),
+        ("cost", "nothing: this is the local SageMaker" if plan.local else _cost(plan.price)),
+    ]
+    return render_fields(fields)
+
+
+def _cost(price: GuardPrice) -> str:
+    sums = [f"  {line.quantity:,.6g} {line.what} x {line.usd_each:.10g} USD" for line in price.lines]
+    return "\n".join(
+        [
+            f"{usd(price.usd_per_month, 'month')}, and {usd(price.per_variant.usd, 'month')} "
+            "for each variant of an endpoint that it watches",
+            *sums,
+            f"  {price.source}; free tiers not counted",
+        ]
+    )
+
+
+def plan_data(plan: InstallPlan) -> dict[str, Any]:
+    """The plan for --format json."""
+    return {
+        "account": plan.account,
+        "region": plan.region,
+        "bucket": plan.bucket,
+        "version": plan.version,
+        "update": plan.update,
+        "usd_per_month": 0.0 if plan.local else round(plan.price.usd_per_month, 2),
+    }
+
+
+def render_installed(report: InstallReport, flags: str) -> str:
+    """What stands now, and what is left to do."""
+    done = {"created": "installed", "updated": "updated", "unchanged": "up to date already"}[report.action]
+    lines = [f"The guard of {report.plan.region} is {done}: version {report.plan.version}."]
+    if report.plan.email and report.action == "created":
+        lines.append(f"{report.plan.email} gets a mail with a link: notices come once it is confirmed.")
+    lines.append(f"Look at it with `peagle-sm guard status{flags}`.")
+    return "\n".join(lines)
+
+
+def render_uninstalled(report: UninstallReport) -> str:
+    """What is gone, and what runs on."""
+    lines = [f"The guard of {report.region} is removed."]
+    if not report.bucket_removed:
+        lines.append("Its bucket was not removed: it is not there, or holds what is not the guard's.")
+    if report.unguarded:
+        lines.append(f"Running without a guard: {', '.join(report.unguarded)}.")
+    return "\n".join(lines)
+
+
+def render_guard_status(found: GuardStatus, now: datetime, flags: str) -> str:
+    """One guard: what is installed, how it is, what it knows."""
+    version = found.version or "unknown"
+    if not found.current:
+        version += f"; this peagle-sm brings {found.available}: run `peagle-sm guard install{flags}`"
+    notices = [f"{one.endpoint}{'' if one.confirmed else ' (not confirmed)'}" for one in found.notices]
+    fields = [
+        ("guard", f"{found.region}, stack {found.stack_status}"),
+        ("version", version),
+        ("package", found.package or "deployed by the CDK"),
+        ("last sweep", when_to(found.last_sweep_at, now) if found.last_sweep_at else "none yet"),
+        ("alarms", "\n".join(f"{one.name}: {one.state}" for one in found.alarms) or "none"),
+        ("dead letters", str(found.dead_letters)),
+        ("notices to", ", ".join(notices) or "nobody"),
+        ("warnings", "\n".join(found.warnings) or "none"),
+    ]
+    text = render_fields(fields)
+    if not found.endpoints:
+        return f"{text}\n\nIt knows no endpoints."
+    rows = [_row(one, now) for one in found.endpoints]
+    # A column of dashes says nothing: without leases, for example, none is kept.
+    shown = [at for at in range(len(_COLUMNS)) if any(row[at] != "-" for row in rows)]
+    table = render_table([_COLUMNS[at] for at in shown], [[row[at] for at in shown] for row in rows])
+    return f"{text}\n\n{table}"
+
+
+def _row(one: Watched, now: datetime) -> tuple[str, ...]:
+    state = "paused" if one.paused else "watched"
+    if one.gone_at is not None:
+        state = f"off ({one.off_by or 'unknown'})" if not one.paused else "paused"
+    kept = one.keep_until if one.keep_until and one.keep_until > now else None
+    return (
+        one.name,
+        state,
+        *(
+            "-" if moment is None else relative(moment, now)
+            for moment in (one.quiet_since, kept, one.expires_at)
+        ),
+    )
+
+
+def render_sweep(report: SweepReport) -> str:
+    """One line for each endpoint, and what the sweep asked of AWS."""
+    title = f"{'Dry run' if report.dry_run else 'Sweep'} at {report.time}"
+    if report.skipped:
+        return f"{title}: nothing was looked at: {report.skipped}"
+    headers = ("endpoint", "status", "evidence", "action", "expires", "owner", "reason")
+    rows = [_swept(row) for row in report.endpoints]
+    body = render_table(headers, rows) if rows else "no endpoints of peagle-sm"
+    calls = ", ".join(f"{name} {count}" for name, count in sorted(report.calls.items()))
+    lines = [title, "", body, "", f"AWS calls: {calls or 'none'}"]
+    return "\n".join([*lines, *(f"failed: {fault}" for fault in report.faults)])
+
+
+def _swept(row: Mapping[str, Any]) -> tuple[str, ...]:
+    keys = ("name", "status", "evidence", "action", "expires_at", "owner", "reason")
+    return tuple("-" if row.get(key) is None else str(row[key]) for key in keys)
+
+
+Result = TypeVar("Result")
+
+
+def with_guard(
+    state: State,
+    session: Session,
+    follow: Follower,
+    yes: bool,
+    action: Callable[[], Result],
+    pacing: Pacing | None = None,
+) -> Result:
+    """Run ``action``; where it needs a guard and there is none, install one and run it again.
+
+    The local SageMaker gets the guard without a question, since it costs nothing there. On AWS the guard is
+    shown with its price, and installed after a yes on a terminal. --yes answers the command's own question
+    and not this one, so a script is refused as before.
+
+    Raises:
+        GuardMissing: the guard was not installed; nothing was created.
+    """
+    try:
+        return action()
+    except GuardMissing as missing:
+        absent = missing.details.get("found_status") is None
+        if not absent or not (session.is_local or (not yes and state.stdin_is_tty())):
+            raise
+        if not _installed(state, session, follow, pacing):
+            raise
+    return action()
+
+
+def _installed(state: State, session: Session, follow: Follower, pacing: Pacing | None) -> bool:
+    from peagle_sm.service.guard import installation as guard
+
+    def ask(plan: InstallPlan) -> bool:
+        follow.pause()
+        if plan.local:
+            note(state, "note: no guard is installed; installing it (the local SageMaker costs nothing)")
+            return True
+        say(
+            f"No guard is installed in {plan.region}. It turns idle endpoints off, and is needed once in an "
+            f"account and region:\n\n{render_install_plan(plan)}\n"
+        )
+        return confirmed(state, "Install the guard now?", False)
+
+    return guard.install(session, confirm=ask, progress=follow, pacing=pacing) is not None

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peagle_sm.core.checks.base import Check, Note, preflight_check
-from peagle_sm.core.checks.preflight_facts import Machine
-from peagle_sm.core.extras import install_command
+from peagle_sm.core.checks.base import Check, Machine, Note, preflight_check
 from peagle_sm.core.plan.memory import HOST_OVERHEAD_GB
 from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.words import install_command
 
 _LOWEST_PYTHON = (3, 11)
 _LOWEST_NODE = 20

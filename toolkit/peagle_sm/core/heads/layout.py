@@ -1,16 +1,121 @@
-"""A head's ``config.json`` in either format, read as vLLM reads it. Pure.
+"""A head's ``config.json`` as vLLM reads it, and how the head drafts. Pure.
 
-Source: vLLM 0.32.0, ``model_executor/models/llama_eagle3.py`` and ``qwen3_eagle3.py``,
+`HeadFault` is one thing wrong with a head, `HeadReport` all that is known of it. A head drafts in one pass or
+one token after the other, from certain layers of the target, up to a trained depth. Source: vLLM 0.32.0,
+``model_executor/models/llama_eagle3.py`` and ``qwen3_eagle3.py``,
 ``transformers_utils/configs/speculators/algos.py``, ``v1/spec_decode/llm_base_proposer.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from peagle_sm.core.heads.fault import HeadFault, HeadFormat
+from peagle_sm.core.errors import PlanRefused
+from peagle_sm.core.words import Severity
+
+HeadFormat = Literal["eagle3", "speculators"]
+Method = Literal["eagle3", "p-eagle"]
+
+
+@dataclass(frozen=True)
+class HeadFault:
+    """One finding; an "error" keeps the head from being deployed. ``code`` is stable, for programs."""
+
+    code: str
+    severity: Severity
+    message: str
+    next_step: str = ""
+
+
+class HeadRefused(PlanRefused):
+    """A draft head must not be deployed; ``details["findings"]`` says why, one entry each."""
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """One file of a head: its size in bytes, and its sha256 in hex (None where nobody told it)."""
+
+    name: str
+    size: int
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class HeadReport:
+    """What was found in a head's files; None where something is not known.
+
+    ``trained_k`` is the number of tokens that it was trained to propose, ``dtype`` that of its weights.
+    ``target_known`` says whether it was held against its target's config.
+    """
+
+    place: str
+    format: HeadFormat | None = None
+    method: Method | None = None
+    architecture: str | None = None
+    layers: int | None = None
+    hidden_size: int | None = None
+    target_hidden_size: int | None = None
+    vocab_size: int | None = None
+    draft_vocab_size: int | None = None
+    mask_token_id: int | None = None
+    aux_layer_ids: tuple[int, ...] = ()
+    trained_k: int | None = None
+    dtype: str | None = None
+    parameters: int = 0
+    licence: str | None = None
+    revision: str | None = None
+    target: str | None = None
+    target_known: bool = False
+    files: tuple[FileRecord, ...] = ()
+    faults: tuple[HeadFault, ...] = field(default=())
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing forbids to deploy it."""
+        return not any(fault.severity == "error" for fault in self.faults)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its files."""
+        return sum(file.size for file in self.files)
+
+    def raise_for_faults(self) -> None:
+        """Refuse a head that must not be deployed.
+
+        Raises:
+            HeadRefused: with every error among its findings.
+        """
+        if not self.ok:
+            raise refused(self.place, self.faults)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return {**asdict(self), "ok": self.ok}
+
+
+def refused(place: str, faults: Sequence[HeadFault], *, shown: bool = False) -> HeadRefused:
+    """The error that names every fault of severity "error"; their codes alone when they were just shown."""
+    errors = [fault for fault in faults if fault.severity == "error"]
+    steps = dict.fromkeys(fault.next_step for fault in errors if fault.next_step)
+    codes = ", ".join(dict.fromkeys(fault.code for fault in errors))
+    told = f" {codes}" if shown else "".join(f"\n{fault.code}: {fault.message}" for fault in errors)
+    return HeadRefused(
+        f"the draft head at {place} must not be deployed:{told}",
+        next_step=next(iter(steps), "take another head, or export it again"),
+        details={"findings": [asdict(fault) for fault in faults]},
+    )
+
+
+@dataclass(frozen=True)
+class HeadLook:
+    """What a look at a spec's head found: at the manifest beside it, or without one at its files."""
+
+    uri: str
+    by: Literal["manifest", "files"]
+    faults: tuple[HeadFault, ...]
+
 
 LLAMA = frozenset({"LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "LlamaForCausalLM"})
 QWEN3 = frozenset({"Eagle3Qwen3ForCausalLM", "Qwen3ForCausalLM"})
@@ -212,3 +317,125 @@ def _int(value: Any) -> int | None:
 
 def _positive(value: Any) -> bool:
     return type(value) is int and value > 0
+
+
+def drafting_faults(layout: Layout, *, parallel: bool, has_mask: bool) -> Iterator[HeadFault]:
+    """Mask token, parallel drafting and the layers that the head reads.
+
+    Args:
+        layout: the head's.
+        parallel: whether it is to draft in one pass.
+        has_mask: whether its files hold ``mask_hidden``.
+    """
+    if parallel:
+        yield from _mask_token(layout)
+        if layout.declared_parallel is False:
+            yield HeadFault(
+                "method",
+                "error",
+                "it is an EAGLE-3 head (speculators_model_type eagle3), asked to draft in one pass",
+            )
+    elif has_mask or layout.declared_parallel:
+        yield HeadFault(
+            "method",
+            "error",
+            "it is a P-EAGLE head, and without parallel_drafting vLLM takes it for an autoregressive one "
+            "in silence: "
+            "acceptance collapses",
+            "Set speculation.mode: p-eagle.",
+        )
+    yield from _aux_layers(layout)
+    yield from _attention(layout)
+
+
+def depth_faults(asked: int | None, trained: int | None, *, parallel: bool) -> Iterator[HeadFault]:
+    """The number of tokens asked for against the number trained."""
+    if asked is None or trained is None or asked <= trained:
+        return
+    if parallel:
+        yield HeadFault(
+            "trained-k",
+            "error",
+            f"num_speculative_tokens: found {asked}; allowed: 1 to {trained}, the depth it was trained for",
+            f"Set speculation.num_speculative_tokens to {trained} or less.",
+        )
+    else:
+        yield HeadFault(
+            "trained-k",
+            "info",
+            f"it was unrolled {trained} deep in training; found {asked}, which may not pay: peagle-sm tune",
+        )
+
+
+def _mask_token(layout: Layout) -> Iterator[HeadFault]:
+    if not layout.mask_tokens:
+        yield HeadFault("mask-token", "error", f"config.json names no mask token ({', '.join(MASK_KEYS)})")
+        return
+    if len({repr(value) for value in layout.mask_tokens.values()}) > 1:
+        told = ", ".join(f"{key} {value!r}" for key, value in layout.mask_tokens.items())
+        yield HeadFault(
+            "mask-token",
+            "error",
+            f"config.json names several mask tokens: {told}; vLLM's versions differ in which",
+        )
+    token = layout.mask_token
+    if type(token) is not int or not 0 <= token < layout.vocab:
+        yield HeadFault(
+            "mask-token",
+            "error",
+            f"the mask token is {token!r}; allowed: 0 to {layout.vocab - 1}, within the vocabulary",
+        )
+
+
+def _aux_layers(layout: Layout) -> Iterator[HeadFault]:
+    ids = layout.aux_layer_ids
+    if not layout.uses_aux:
+        return
+    if not ids:
+        yield HeadFault(
+            "aux-layers",
+            "warning",
+            "config.json does not say which layers it reads (eagle_aux_hidden_state_layer_ids): vLLM "
+            "takes the "
+            "3rd, the middle and the last but two, right only if it was trained so",
+        )
+        return
+    if not all(type(each) is int and each >= 0 for each in ids):
+        yield HeadFault(
+            "aux-layers",
+            "error",
+            f"eagle_aux_hidden_state_layer_ids: found {list(ids)!r}; allowed: whole numbers",
+        )
+        return
+    if len(set(ids)) < len(ids):
+        yield HeadFault(
+            "aux-layers", "error", f"eagle_aux_hidden_state_layer_ids: found {list(ids)}, one of them twice"
+        )
+    elif list(ids) != sorted(ids):
+        yield HeadFault(
+            "aux-layers",
+            "error",
+            f"eagle_aux_hidden_state_layer_ids: found {list(ids)}; vLLM sorts them, so a head trained in "
+            "this "
+            "order would read the wrong states in silence",
+        )
+    if len(ids) != layout.aux_states:
+        yield HeadFault(
+            "aux-layers",
+            "error",
+            f"it names {len(ids)} layers, and vLLM builds fc for {layout.aux_states}: say "
+            "num_aux_hidden_states",
+        )
+
+
+def _attention(layout: Layout) -> Iterator[HeadFault]:
+    if layout.heads % layout.kv_heads:
+        yield HeadFault(
+            "attention",
+            "error",
+            f"{layout.heads} attention heads cannot share {layout.kv_heads} key and value heads",
+        )
+    if layout.head_dim % 2:
+        yield HeadFault(
+            "attention", "error", f"head_dim is {layout.head_dim}; rotary positions need an even one"
+        )

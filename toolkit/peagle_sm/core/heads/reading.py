@@ -1,34 +1,129 @@
-"""Reads what a check needs of a folder: configs, headers and the vocabulary's map; never the weights.
+"""What a check reads of a head's folder: configs, headers, manifest. Pure.
 
-Where the bytes come from is the caller's: a function that reads a piece of a file. So a head on the hub or in
-S3 is looked at for some hundred kilobytes.
+Weights are never read. The caller brings a function that reads a piece of a file. So a check of a head on the
+hub or in S3 reads only some hundred kilobytes. ``manifest.json`` of a staged prefix lists its files, their
+origin, and facts of its head. Here are also the checks on the files beside the weights: nothing that runs
+code, every shard that the index names, a licence.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from peagle_sm.core.heads.fault import FileRecord, HeadFault
-from peagle_sm.core.heads.files import (
-    CARD,
-    CONFIG,
-    CONFIGS_WITH_CODE,
-    INDEX,
-    MAX_TEXT_BYTES,
-    code_faults,
-    file_faults,
-    index_faults,
-    licence_of,
-    read_json,
-    shards,
+from peagle_sm.core.heads.layout import FileRecord, HeadFault, depth_faults
+from peagle_sm.core.heads.weights import (
+    LENGTH_BYTES,
+    TO_DRAFT,
+    TO_TARGET,
+    HeaderFault,
+    Tensor,
+    header_length,
+    parse_header,
 )
-from peagle_sm.core.heads.safetensors import LENGTH_BYTES, HeaderFault, Tensor, header_length, parse_header
-from peagle_sm.core.heads.weights import TO_DRAFT, TO_TARGET
+
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+COMMIT = re.compile(r"[0-9a-f]{40}")
+"""The one name of a revision that does not move."""
+
+
+CONFIG, INDEX, CARD = "config.json", "model.safetensors.index.json", "README.md"
+MAX_TEXT_BYTES = 50_000_000
+"""A config, an index or a card beyond this is none."""
+PICKLES = frozenset(
+    {".bin", ".ckpt", ".h5", ".joblib", ".msgpack", ".npy", ".npz", ".pickle", ".pkl", ".pt", ".pth"}
+)
+CODE = frozenset({".dll", ".exe", ".py", ".pyc", ".pyd", ".sh", ".so"})
+CONFIGS_WITH_CODE = (CONFIG, "tokenizer_config.json", "generation_config.json", "processor_config.json")
+_LICENCE_FILE = re.compile(r"(licen[cs]e|copying)(\..*)?$", re.IGNORECASE)
+_LICENCE_LINE = re.compile(r"^licen[cs]e:\s*[\"']?([^\s\"'#]+)", re.MULTILINE)
+
+
+def file_faults(sizes: Mapping[str, int]) -> Iterator[HeadFault]:
+    """Files that must not be there, and weights that are not."""
+    for name in sorted(sizes):
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts:
+            yield HeadFault("files", "error", f"{name!r} would be written outside of the head's folder")
+        elif path.suffix.lower() in CODE:
+            yield HeadFault(
+                "remote-code", "error", f"{name} is code; a head is weights and configs", _TAKE_OUT
+            )
+        elif path.suffix.lower() in PICKLES:
+            yield HeadFault(
+                "pickle", "error", f"{name} can run code when it is loaded; only safetensors", _TAKE_OUT
+            )
+    if not shards(sizes):
+        yield HeadFault("weights-missing", "error", "there is no .safetensors file in it")
+
+
+_TAKE_OUT = "Take the file out, or another head."
+
+
+def shards(sizes: Mapping[str, int]) -> list[str]:
+    """The safetensors files of the folder itself; vLLM reads no others."""
+    return sorted(name for name in sizes if name.endswith(".safetensors") and "/" not in name)
+
+
+def code_faults(name: str, config: Any) -> Iterator[HeadFault]:
+    """An ``auto_map`` in a config: a class that would be loaded from the repository's own code."""
+    if isinstance(config, Mapping) and config.get("auto_map"):
+        yield HeadFault(
+            "remote-code",
+            "error",
+            f"{name} has an auto_map: it loads code from its repository",
+            "Take another head.",
+        )
+
+
+def index_faults(index: Any, tensors: Mapping[str, str], sizes: Mapping[str, int]) -> Iterator[HeadFault]:
+    """Hold the index against the files; ``tensors`` is name -> file, as the headers say."""
+    table = index.get("weight_map") if isinstance(index, Mapping) else None
+    if not isinstance(table, Mapping):
+        yield HeadFault("index", "error", f"{INDEX} has no weight_map")
+        return
+    for file in sorted({str(each) for each in table.values()}):
+        if file not in sizes:
+            yield HeadFault(
+                "index", "error", f"{INDEX} names {file}, which is not there", "Fetch the head again."
+            )
+    for name, file in table.items():
+        if str(file) in sizes and tensors.get(name) != file:
+            yield HeadFault("index", "error", f"{INDEX} looks for {name} in {file}, which does not hold it")
+            return
+    unlisted = sorted(set(tensors) - set(table))
+    if unlisted:
+        yield HeadFault(
+            "index", "error", f"{INDEX} does not name {unlisted[0]}: vLLM may leave it out in silence"
+        )
+
+
+def licence_of(sizes: Mapping[str, int], card: str | None) -> str | None:
+    """The licence that the card's metadata names, else the file that has it; None when neither does."""
+    if card and card.startswith("---"):
+        found = _LICENCE_LINE.search(card.split("\n---", 1)[0])
+        if found:
+            return found[1].lower()
+    return next((name for name in sorted(sizes) if _LICENCE_FILE.fullmatch(name)), None)
+
+
+def read_json(text: bytes, name: str) -> Any:
+    """Parse a JSON file of the head.
+
+    Raises:
+        ValueError: it is none; the message names it.
+    """
+    try:
+        return json.loads(text.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{name} is no JSON: {error}") from error
+
 
 Read = Callable[[str, int, int], bytes]
 """A file's name, where to begin, how many bytes: what stands there."""
@@ -186,3 +281,149 @@ def _values(folder: Folder, tensor: Tensor) -> Sequence[int]:
     if sys.byteorder == "big":
         found.byteswap()
     return found
+
+
+MANIFEST = "manifest.json"
+MANIFEST_FORMAT = "peagle-sm/1"
+HEAD_FOLDER = "p-eagle/"
+"""Where the head lies below its target's prefix; the engine sees it as /opt/ml/model/p-eagle."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A target or a head: the hub's repository or a path, its commit, its licence, its folder below."""
+
+    source: str
+    revision: str | None
+    licence: str | None
+    folder: str = ""
+
+
+@dataclass(frozen=True)
+class HeadFacts:
+    """What the check found before the head was staged; it had no error, or it would not be there."""
+
+    format: str
+    method: str
+    trained_k: int | None
+    vocab_size: int
+    target_hidden_size: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A staged prefix; ``files`` are relative to it, each with its sha256. ``model`` is a catalogue id."""
+
+    tool_version: str
+    files: tuple[FileRecord, ...]
+    model: str | None = None
+    target: Part | None = None
+    head: Part | None = None
+    head_facts: HeadFacts | None = None
+
+    def to_json(self) -> str:
+        """The file's text; the same staging writes the same bytes."""
+        document = {"format": MANIFEST_FORMAT, **asdict(self)}
+        return json.dumps(document, indent=1, sort_keys=True) + "\n"
+
+
+def parse_manifest(text: bytes | str) -> Manifest:
+    """Read a manifest.
+
+    Raises:
+        ValueError: it is none of ours; the message says why.
+    """
+    try:
+        data = json.loads(text)
+        if not isinstance(data, dict) or data.get("format") != MANIFEST_FORMAT:
+            raise ValueError(f"its format is not {MANIFEST_FORMAT}")
+        files = tuple(FileRecord(str(f["name"]), int(f["size"]), f["sha256"]) for f in data["files"])
+        return Manifest(
+            tool_version=str(data["tool_version"]),
+            files=files,
+            model=data.get("model"),
+            target=_part(data.get("target")),
+            head=_part(data.get("head")),
+            head_facts=_facts(data.get("head_facts")),
+        )
+    except (KeyError, TypeError, RecursionError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"it is no manifest of peagle-sm: {error!r}") from error
+
+
+def _part(data: Any) -> Part | None:
+    return (
+        None
+        if data is None
+        else Part(**{key: data[key] for key in ("source", "revision", "licence", "folder")})
+    )
+
+
+def _facts(data: Any) -> HeadFacts | None:
+    keys = ("format", "method", "trained_k", "vocab_size", "target_hidden_size")
+    return None if data is None else HeadFacts(**{key: data[key] for key in keys})
+
+
+def manifest_faults(
+    manifest: Manifest,
+    sizes: Mapping[str, int],
+    *,
+    model: str,
+    mode: str,
+    num_speculative_tokens: int | None,
+) -> Iterator[HeadFault]:
+    """Hold a spec against what was staged, and what was staged against what is there (``sizes``)."""
+    for file in manifest.files:
+        if file.name not in sizes:
+            yield HeadFault("files", "error", f"{file.name} of the manifest is not there", _AGAIN)
+        elif sizes[file.name] != file.size:
+            found = sizes[file.name]
+            message = f"{file.name} has {found} bytes, and {file.size} in the manifest"
+            yield HeadFault("files", "error", message, _AGAIN)
+    if manifest.model is not None and manifest.model != model:
+        yield HeadFault(
+            "target-size",
+            "error",
+            f"it was staged for model {manifest.model}, and the spec's is {model}",
+            _OTHER,
+        )
+    facts = manifest.head_facts
+    if facts is None:
+        yield HeadFault("files", "error", "there is no head in what was staged there", _OTHER)
+        return
+    if facts.method != mode:
+        yield HeadFault(
+            "method", "error", f"it is a {facts.method} head, and the spec's mode is {mode}", _OTHER
+        )
+    elif num_speculative_tokens is not None:
+        yield from depth_faults(num_speculative_tokens, facts.trained_k, parallel=mode == "p-eagle")
+
+
+_AGAIN = "Stage it again: `peagle-sm heads stage`."
+_OTHER = "Name the prefix of the right head as head_uri."
+
+
+_WANTED = re.compile(
+    r"[^/]+\.(safetensors|json|jinja|txt|model|tiktoken|md)|(LICENSE|NOTICE|USAGE_POLICY)[^/]*"
+)
+
+
+def selected(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Split a target's files into those that an engine needs, and those left out.
+
+    Left out: folders (other formats of the same weights), weights that are no safetensors, code, pictures.
+    """
+    every = sorted(names)
+    kept = [name for name in every if _WANTED.fullmatch(name) and not name.startswith(".")]
+    return kept, [name for name in every if name not in kept]
+
+
+USD_PER_GB_MONTH = 0.023
+SOURCE = (
+    "list price of S3 Standard in us-east-1, first 50 TB, November 2026; other regions differ by some percent"
+)
+_GB = 2**30  # S3 bills binary gigabytes
+
+
+def usd_per_month(size: int) -> float:
+    """USD a month for ``size`` bytes in S3 Standard; incomplete uploads cost the same."""
+    return size / _GB * USD_PER_GB_MONTH

@@ -1,8 +1,12 @@
-"""`peagle.lock`: what JumpStart resolved to, written down, so that deploy and synth look nothing up."""
+"""`peagle.lock`: what JumpStart resolved to, and how two locks differ.
+
+With a lock, deploy and synth look nothing up.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,7 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.spec.complaints import explain, show
+from peagle_sm.core.spec.validation import explain, show
 
 Place = Literal["aws", "local"]
 LOCK_VERSION = 1
@@ -188,3 +192,48 @@ def mismatches(
     if missing:
         said.append(f"it has {', '.join(lock.instances)}, and the spec asks for {', '.join(missing)}")
     return said
+
+
+Kind = Literal["added", "removed", "changed"]
+_ComparedFacts = Mapping[tuple[str, ...], Any]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One field that differs; ``before`` is None where it was added, ``after`` where it was removed."""
+
+    field: str
+    kind: Kind
+    before: str | None
+    after: str | None
+
+
+def changes(before: Lock | None, after: Lock) -> tuple[Change, ...]:
+    """Return what differs, in the order of the file; who wrote the locks and when does not count."""
+    old = dict(_flat((), before.facts())) if before else {}
+    new = dict(_flat((), after.facts()))
+    paths = [*new, *(path for path in old if path not in new)]
+    return tuple(
+        Change(".".join(path), _kind(path, old, new), old.get(path), new.get(path))
+        for path in paths
+        if (path in old) != (path in new) or old.get(path) != new.get(path)
+    )
+
+
+def _kind(path: tuple[str, ...], old: _ComparedFacts, new: _ComparedFacts) -> Kind:
+    if path not in old:
+        return "added"
+    return "changed" if path in new else "removed"
+
+
+def _flat(path: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Leaves by their path: mappings are entered, lists are one text, and None is as if it were not there."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _flat((*path, str(key)), part)
+    elif isinstance(value, list):
+        yield path, ", ".join(map(str, value))
+    elif isinstance(value, bool):
+        yield path, str(value).lower()
+    elif value is not None:
+        yield path, str(value)

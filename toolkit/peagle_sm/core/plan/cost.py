@@ -1,7 +1,12 @@
-"""What an endpoint costs, from catalogued prices; a price that is not known stays unknown."""
+"""What an endpoint costs: per hour, while it is off, and per million tokens.
+
+A price that is not known stays unknown. `fleet_for` sizes the fleet for a demand, and `break_even` says when
+a custom head has paid for itself.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from peagle_sm.core.plan.resolve import Draft
@@ -41,4 +46,126 @@ def cost_of(draft: Draft) -> Cost:
         max_usd=round(most * draft.spec.lifecycle.max_lifetime_hours, 2),
         source=source,
         most_usd_per_hour=round(most, 4),
+    )
+
+
+def rest_costs(stack: str | None, usd_per_hour: float | None) -> str:
+    """Return what is paid while it is off, in words; ``usd_per_hour`` is its price while on, 0 locally.
+
+    Config and model of an endpoint without a stack are free. A stack keeps a key (1 USD a month), alarms
+    (0.10 USD for each metric that they look at) and a dashboard (3 USD beyond the account's first three):
+    docs/how-to/stacks.md, from AWS's public list of November 2026.
+    """
+    if stack is None or usd_per_hour == 0:
+        return "it costs nothing"
+    return f"no instance is billed; the key, alarms and dashboard of {stack} cost a few USD a month"
+
+
+SECONDS_PER_HOUR = 3600
+HEADROOM = 0.3
+"""The share of the measured throughput that is kept free by default, for peaks and for a lost instance."""
+
+
+def usd_per_million_tokens(usd_per_hour: float, otps: float) -> float | None:
+    """USD per million output tokens at ``otps`` output tokens a second, kept up the whole hour.
+
+    None where nothing was written. Idle hours cost the same and write nothing: at half the use the figure
+    doubles.
+    """
+    return usd_per_hour / (otps * SECONDS_PER_HOUR) * 1e6 if otps > 0 else None
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What one copy of a model serves at one measured load.
+
+    A copy is what is added or removed when the load changes: an instance, or one copy of an inference
+    component. ``copies_per_instance`` of them share an instance's price; ``gpus`` is of one copy, None where
+    it is not known.
+    """
+
+    otps: float
+    requests_per_s: float
+    usd_per_instance_hour: float | None
+    copies_per_instance: int = 1
+    gpus: int | None = None
+
+
+@dataclass(frozen=True)
+class Demand:
+    """The load to be served, one of the two; ``headroom`` is the share of the capacity that is kept free."""
+
+    otps: float | None = None
+    requests_per_s: float | None = None
+    headroom: float = HEADROOM
+
+    def __post_init__(self) -> None:
+        if (self.otps is None) == (self.requests_per_s is None):
+            raise ValueError("a demand is either tokens a second or requests a second")
+        if not 0 <= self.headroom < 1:
+            raise ValueError(f"headroom: found {self.headroom}; allowed: 0 up to, but not, 1")
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """What a demand needs: whole copies on whole instances. ``use`` is the share of their capacity used."""
+
+    copies: int
+    instances: int
+    gpus: int | None
+    usd_per_hour: float | None
+    use: float
+
+
+def fleet_for(demand: Demand, serving: Serving) -> Fleet | None:
+    """Size the fleet that serves ``demand`` with its headroom; None where a copy serves nothing."""
+    asked = demand.otps if demand.otps is not None else demand.requests_per_s
+    each = serving.otps if demand.otps is not None else serving.requests_per_s
+    if asked is None or each <= 0:
+        return None
+    # The division's own rounding must not buy another instance.
+    copies = max(1, math.ceil(asked / (each * (1 - demand.headroom)) - 1e-9))
+    instances = math.ceil(copies / serving.copies_per_instance)
+    price = serving.usd_per_instance_hour
+    return Fleet(
+        copies=copies,
+        instances=instances,
+        gpus=None if serving.gpus is None else copies * serving.gpus,
+        usd_per_hour=None if price is None else round(instances * price, 4),
+        use=asked / (copies * each),
+    )
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """When a custom head has paid for its training.
+
+    ``million_tokens`` written until then, from USD per million tokens at full use; ``days`` at the demand
+    that was given, in whole instances. None where nothing is saved, or no demand was given.
+    """
+
+    training_usd: float
+    saved_usd_per_million: float
+    saved_usd_per_hour: float | None
+    million_tokens: float | None
+    days: float | None
+
+
+def break_even(
+    training_usd: float,
+    baseline_usd_per_million: float,
+    head_usd_per_million: float,
+    saved_usd_per_hour: float | None = None,
+) -> BreakEven:
+    """Set what training cost against what each million tokens, and each hour, saves."""
+    saved = baseline_usd_per_million - head_usd_per_million
+    days = None
+    if saved_usd_per_hour is not None and saved_usd_per_hour > 0:
+        days = training_usd / saved_usd_per_hour / 24
+    return BreakEven(
+        training_usd=training_usd,
+        saved_usd_per_million=saved,
+        saved_usd_per_hour=saved_usd_per_hour,
+        million_tokens=training_usd / saved if saved > 0 else None,
+        days=days,
     )

@@ -1,9 +1,129 @@
-"""The container's environment: what the AWS image turns into vLLM's arguments."""
+"""The container's environment: what the AWS image turns into vLLM's arguments.
+
+vLLM's speculative configuration is part of it, with vLLM's own field names and rules. `is_ineffective` says
+when parallel drafting has no effect: the first draft token is accepted, the second hardly ever.
+`peagle_gate.acceptance` in container/ has the same rule, because the image does not contain this package. A
+test compares the two. `stacks.metrics` writes it as metric filters.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.resolve import Draft
-from peagle_sm.core.spec.speculation import SpeculativeConfig
+from peagle_sm.core.spec.validation import explain
+
+BatchSizeRule = tuple[int, int, int]
+
+
+class SpeculativeConfig(BaseModel):
+    """What `--speculative-config` takes for EAGLE-3 and P-EAGLE; unknown fields are refused, as vLLM does.
+
+    Fields left at None are not written, so that vLLM's own defaults apply.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    method: Literal["eagle3"] = Field(description="P-EAGLE is eagle3 with parallel_drafting.")
+    model: str = Field(min_length=1, description="Directory or hub id of the draft head.")
+    num_speculative_tokens: int = Field(gt=0, description="Tokens proposed per step.")
+    parallel_drafting: bool = Field(default=False, description="Propose all tokens in one pass (P-EAGLE).")
+    draft_tensor_parallel_size: int | None = Field(default=None, ge=1, description="1 or the target's.")
+    max_model_len: int | None = Field(default=None, ge=1, description="Longest context of the draft.")
+    quantization: str | None = Field(default=None, description="Quantisation of the draft.")
+    revision: str | None = Field(default=None, description="Revision of a draft on the hub.")
+    draft_sample_method: str | None = Field(default=None, description="How draft tokens are sampled.")
+    rejection_sample_method: str | None = Field(default=None, description="How rejects are resampled.")
+    num_speculative_tokens_per_batch_size: tuple[BatchSizeRule, ...] | None = Field(
+        default=None, description="Rows [first batch size, last batch size, tokens]."
+    )
+    disable_padded_drafter_batch: bool | None = Field(default=None, description="Turn batch padding off.")
+
+    @field_validator("num_speculative_tokens_per_batch_size", mode="before")
+    @classmethod
+    def _rows_as_tuples(cls, value: Any) -> Any:
+        if isinstance(value, list):
+            return tuple(tuple(row) if isinstance(row, list) else row for row in value)
+        return value
+
+    @model_validator(mode="after")
+    def _rules(self) -> Self:
+        rows = self.num_speculative_tokens_per_batch_size
+        if rows is not None and self.parallel_drafting:
+            raise ValueError(
+                "num_speculative_tokens_per_batch_size: found a table with parallel_drafting; allowed: none "
+                "(broken up to vLLM 0.33.0, vllm#45695)"
+            )
+        for first, last, tokens in rows or ():
+            if first < 1 or last < first or tokens < 0:
+                raise ValueError(
+                    f"num_speculative_tokens_per_batch_size: found [{first},{last},{tokens}]; "
+                    "allowed: [first >= 1, last >= first, tokens >= 0]"
+                )
+        return self
+
+    def to_json(self) -> str:
+        """Return compact JSON for SM_VLLM_SPECULATIVE_CONFIG: no spaces, vLLM's defaults left out."""
+        return json.dumps(self.model_dump(exclude_defaults=True), separators=(",", ":"), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> SpeculativeConfig:
+        """Read what `to_json` (or a JumpStart spec) wrote.
+
+        Raises:
+            SpecError: not a JSON object, an unknown field, or a value that vLLM would refuse.
+        """
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise SpecError(
+                f"speculative config: not JSON: {error.msg} at character {error.pos}; found {text[:80]!r}",
+                next_step="Write a JSON object; quotes that a shell or an image stripped must be put back.",
+            ) from error
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise explain(error, origin="speculative config", model=cls) from error
+
+
+DRAFTS_NEEDED = 200
+#: Lower confidence bound of s1. Below it a head may just not know the text.
+FIRST_SURVIVES = 0.4
+#: Upper confidence bound of s2/s1. Healthy heads of the small family have 0.4 and more, broken ones 0.03.
+SECOND_DOES_NOT = 0.15
+Z = 2.33  #: each bound is one-sided, at 99%: the fewer drafts, the clearer the rates must be
+
+
+def wilson(hits: int, of: int, z: float = Z) -> tuple[float, float]:
+    """The confidence interval of a share, by Wilson's score; 0 to 1 without data."""
+    if of <= 0:
+        return 0.0, 1.0
+    share = hits / of
+    middle = share + z * z / (2 * of)
+    half = z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of))
+    whole = 1 + z * z / of
+    return max(0.0, (middle - half) / whole), min(1.0, (middle + half) / whole)
+
+
+def is_ineffective(drafts: int, first: int, second: int) -> bool:
+    """Whether so few second tokens survive that parallel drafting has no effect.
+
+    Args:
+        drafts: how many drafts were verified.
+        first: how many kept their first token.
+        second: how many kept their second token too.
+    """
+    return (
+        drafts >= DRAFTS_NEEDED
+        and wilson(first, drafts)[0] >= FIRST_SURVIVES
+        and wilson(second, first)[1] < SECOND_DOES_NOT
+    )
+
 
 MODEL_MOUNT = "/opt/ml/model"
 CHANNEL_MOUNT = "/opt/ml/additional-model-data-sources"

@@ -1,19 +1,27 @@
-"""The exact requests of a deploy, in boto3's names and in the order in which they are sent."""
+"""The exact requests of a deploy, and what an update of them would change.
+
+`requests_for` builds, in boto3's names and in order, CreateModel, CreateEndpointConfig, CreateEndpoint and
+the lifetime schedule. `changes` compares the payloads of an existing endpoint with the wanted ones, field by
+field.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from peagle_sm.core.guard.names import scheduler_role
+from peagle_sm.core.guard import scheduler_role
 from peagle_sm.core.plan import tags as keys
-from peagle_sm.core.plan.component import component
 from peagle_sm.core.plan.cost import cost_of
 from peagle_sm.core.plan.environment import environment
+from peagle_sm.core.plan.memory import component
 from peagle_sm.core.plan.records import Names, Request
 from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.plan.tags import PAUSED, PREFIX, SCHEDULER_ROLE, SPEC_HASH
 
 VARIANT = "AllTraffic"
 _POOL_WAIT_S = 1800
@@ -302,3 +310,106 @@ def requests_for(draft: Draft, names: Names, digest: str) -> tuple[Request, ...]
         parameters = {**component(draft, names, variant), "Tags": marks}
         requests.append(Request("sagemaker", "create_inference_component", parameters))
     return tuple(requests)
+
+
+# Names and tags differ between any two plans; ARNs and times are AWS's own.
+_NAMES = frozenset({"ModelName", "EndpointConfigName", "Tags"})
+# What stands below these and is not asked for any more goes; elsewhere AWS fills in defaults of its own.
+_WHOLE = (
+    "Environment",
+    "AdditionalModelDataSources",
+    "VpcConfig",
+    "InstancePools",
+    "CapacityReservationConfig",
+)
+
+BAKING_S = 300
+"""How long the old fleet waits, and the alarms are watched, after the new one has taken the traffic."""
+LONGEST_UPDATE_S = 14400
+"""MaximumExecutionTimeoutInSeconds (600 to 28800): each of the two start-up limits may take an hour."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One field; None where it was, or will be, absent."""
+
+    field: str
+    before: str | None
+    after: str | None
+
+
+def changes(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[Change, ...]:
+    """Compare a described resource with the request that would make it anew; what is asked for counts."""
+    has, asked = dict(_flat(found)), dict(_flat(wanted))
+    gone = [path for path in has if path not in asked and any(f"{part}." in path for part in _WHOLE)]
+    differing = [path for path, value in asked.items() if has.get(path) != value]
+    return tuple(Change(path, has.get(path), asked.get(path)) for path in sorted({*differing, *gone}))
+
+
+def tag_changes(found: Mapping[str, str], wanted: Mapping[str, str]) -> tuple[Change, ...]:
+    """Compare tags; of those that the spec does not ask for only ours go."""
+    told = {key: value for key, value in found.items() if key not in (PAUSED, SCHEDULER_ROLE)}
+    gone = {key for key in told if key.startswith(PREFIX) and key not in wanted}
+    keys = sorted({*gone, *(key for key, value in wanted.items() if told.get(key) != value)} - {SPEC_HASH})
+    return tuple(Change(f"Tags.{key}", told.get(key), wanted.get(key)) for key in keys)
+
+
+def stale_tags(found: Mapping[str, str], wanted: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the keys of ours that the new spec does not have."""
+    return tuple(sorted(key for key in found if key.startswith(PREFIX) and key not in wanted))
+
+
+def deployment_config(alarms: Sequence[str]) -> dict[str, Any]:
+    """Return UpdateEndpoint's DeploymentConfig: all traffic at once, watched and undone by the alarms."""
+    return {
+        "BlueGreenUpdatePolicy": {
+            "TrafficRoutingConfiguration": {"Type": "ALL_AT_ONCE", "WaitIntervalInSeconds": 0},
+            "TerminationWaitInSeconds": BAKING_S,
+            "MaximumExecutionTimeoutInSeconds": LONGEST_UPDATE_S,
+        },
+        "AutoRollbackConfiguration": {"Alarms": [{"AlarmName": name} for name in alarms]},
+    }
+
+
+def update_alarm(endpoint: str) -> dict[str, Any]:
+    """Return the PutMetricAlarm request of an update: any answer of the server's own fault undoes it."""
+    return {
+        "AlarmName": f"peagle-{endpoint}-update",
+        "AlarmDescription": f"peagle-sm: undoes an update of endpoint {endpoint} whose engine fails requests",
+        "Namespace": "AWS/SageMaker",
+        "MetricName": "Invocation5XXErrors",
+        "Dimensions": [
+            {"Name": "EndpointName", "Value": endpoint},
+            {"Name": "VariantName", "Value": VARIANT},
+        ],
+        "Statistic": "Sum",
+        "Period": 60,
+        "EvaluationPeriods": 1,
+        "Threshold": 1.0,
+        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+        "TreatMissingData": "notBreaching",
+    }
+
+
+def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            if key not in _NAMES:
+                yield from _flat(one, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple):
+        for number, one in enumerate(value):
+            yield from _flat(one, f"{path}.{number}")
+    elif (inner := _object(value)) is not None:  # a config within a variable: what differs in it is told
+        yield from _flat(inner, path)
+    else:
+        yield path, value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _object(value: Any) -> dict[str, Any] | None:
+    if not isinstance(value, str) or not value.startswith("{"):
+        return None
+    try:
+        found = json.loads(value)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and found else None

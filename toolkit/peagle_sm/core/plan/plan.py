@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from peagle_sm.core.catalog.catalog import Catalog, load_catalog
+from peagle_sm.core.catalog import Catalog, load_catalog
 from peagle_sm.core.checks import run_checks
 from peagle_sm.core.checks.placement import unused_gpus
-from peagle_sm.core.display.card import Card, Note, Shown, Table, Tone
+from peagle_sm.core.display import Card, Note, Shown, Table, Tone
 from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.plan.cost import cost_of
 from peagle_sm.core.plan.memory import memory_fit

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from peagle_sm.core.catalog.catalog import (
+from peagle_sm.core.catalog import (
     Catalog,
     HeadEntry,
+    ImageFacts,
     InstanceEntry,
     JumpStartEntry,
     ModelEntry,
     Vocabulary,
 )
-from peagle_sm.core.catalog.images import ImageFacts
 from peagle_sm.core.jumpstart.lock import Lock, Place, mismatches
 from peagle_sm.core.plan.records import Context
-from peagle_sm.core.spec.complaints import suggest
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode, Source
+from peagle_sm.core.spec.validation import suggest
 
 CONTAINER_CHANNEL = "eagle"
 JUMPSTART_HEAD = "jumpstart"
@@ -116,7 +116,7 @@ class _Resolver:
     def __init__(self, spec: EndpointSpec, context: Context, catalog: Catalog) -> None:
         self.spec, self.context, self.catalog = spec, context, catalog
         self.gaps: list[Gap] = []
-        # the local server has one region and roles of its own; checks/local.py says what they replace
+        # the local server has one region and roles of its own; checks/placement.py says what they replace
         self.region = context.region if context.local else spec.placement.region or context.region
         self.model = catalog.model(spec.model)
         self.source: Source = spec.source or self.model.sources[0]

@@ -22,9 +22,8 @@ from pydantic import (
 
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.jumpstart.lock import Lock, Place, locks_beside
-from peagle_sm.core.spec.complaints import explain, show, with_lines
 from peagle_sm.core.spec.hours import parse_hours
-from peagle_sm.core.spec.yaml_keys import UniqueKeys
+from peagle_sm.core.spec.validation import UniqueKeys, explain, show, with_lines
 
 Mode = Literal["none", "eagle3", "p-eagle"]
 MODES: tuple[Mode, ...] = get_args(Mode)

@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from peagle_sm.core.catalog.catalog import load_catalog
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.spec.complaints import show, suggest
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.spec.validation import show, suggest
 
 _SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
 # Variables for which a spec has a field of its own, so that memory fit and cost are reckoned with them.

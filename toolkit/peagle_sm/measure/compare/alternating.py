@@ -1,5 +1,8 @@
 """Arms in turns on connections that stay open: each prompt to every arm, or blocks of time in ABBA order.
 
+The same step took 3.5 and 4.7 ms 25 minutes apart on one machine, so arms measured one after the other say
+little. A steady drift cancels when every arm's mean time is the same: ABBA.
+
 Each arm gets the same prompts under a ``cache_salt`` of its own, so that two arms which are the same endpoint
 (an A/A pair) do not find each other's prompts in the prefix cache.
 """
@@ -15,7 +18,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.compare.order import abba, turn_order
 from peagle_sm.measure.load import (
     Clock,
     LoadOptions,
@@ -26,10 +28,34 @@ from peagle_sm.measure.load import (
     Timeouts,
     WorkItem,
 )
+from peagle_sm.measure.load.http_client import Sender, open_sender
 from peagle_sm.measure.load.run import Connect, drive_load
-from peagle_sm.measure.load.sender import Sender, open_sender
-from peagle_sm.measure.records import Load, RequestRecord
+from peagle_sm.measure.results.records import Load, RequestRecord
 from peagle_sm.measure.workloads import rounds
+
+
+def turn_order(arms: Sequence[str], turn: int) -> list[str]:
+    """The order in which arms answer prompt number ``turn``: rotated, and reversed every other cycle.
+
+    Over ``2 * len(arms)`` turns each arm goes first, and follows each neighbour, equally often.
+    """
+    start = turn % len(arms)
+    rotated = [*arms[start:], *arms[:start]]
+    return rotated[::-1] if (turn // len(arms)) % 2 else rotated
+
+
+def abba(arms: Sequence[str], blocks: int) -> Iterator[tuple[int, str]]:
+    """Block by block, each arm twice: forth and back, beginning with another arm each block.
+
+    Yields:
+        The block's number and the arm that is under load next; ``2 * len(arms) * blocks`` of them.
+    """
+    for block in range(blocks):
+        start = block % len(arms)
+        forth = [*arms[start:], *arms[:start]]
+        for arm in (*forth, *reversed(forth)):
+            yield block, arm
+
 
 GIVE_UP_AFTER = 5  #: prompts in a row that one arm failed on; a comparison with such holes is none
 Took = Callable[[LoadRun], None]

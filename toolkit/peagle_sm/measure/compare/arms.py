@@ -1,16 +1,165 @@
-"""The ARMs of the command line: which endpoints, under which names, and how often each is deployed."""
+"""The arms of a comparison: endpoints named on the command line, or one spec made for each mode.
+
+For each deployment of a mode, the spec gets its own name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import SpecError
-from peagle_sm.core.spec.endpoint_spec import MODES
-from peagle_sm.measure.endpoint_arm import Described, demand_mode, describe_endpoint, describe_url, is_url
-from peagle_sm.measure.records import Mode
+from peagle_sm.core.catalog import Catalog, load_catalog
+from peagle_sm.core.errors import PlanRefused, SpecError
+from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec
+from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
+from peagle_sm.measure.benchmark.endpoint_arm import (
+    Described,
+    demand_mode,
+    describe_endpoint,
+    describe_url,
+    is_url,
+)
+from peagle_sm.measure.results.records import Mode
+
+PREFIX = "cmp"  #: begins the name of every endpoint that a comparison deploys
+
+
+def parse_modes(text: str) -> tuple[SpecMode, ...]:
+    """``none,eagle3,p-eagle`` as modes, each once.
+
+    Raises:
+        SpecError: a mode that there is not, one given twice, or fewer than two.
+    """
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    strange = [word for word in words if word not in MODES]
+    if strange or len(set(words)) < len(words) or len(words) < 2:
+        raise SpecError(
+            f"--modes: found {text!r}; allowed: two or three of {', '.join(MODES)}, each once.",
+            next_step="For example --modes none,eagle3,p-eagle",
+        )
+    return tuple(mode for mode in MODES if mode in words)
+
+
+def parse_by_mode(option: str, texts: Sequence[str], modes: Sequence[str]) -> dict[str, str]:
+    """``p-eagle=7`` and the like as a mapping.
+
+    Raises:
+        SpecError: not MODE=VALUE, a mode that is not compared, or one without speculation.
+    """
+    speculating = [mode for mode in modes if mode != "none"]
+    found: dict[str, str] = {}
+    for text in texts:
+        mode, sign, value = text.partition("=")
+        if not sign or not value or mode not in speculating or mode in found:
+            raise SpecError(
+                f"{option}: found {text!r}; allowed: MODE=VALUE, once for each of {', '.join(speculating)}.",
+                next_step=f"For example {option} {speculating[-1] if speculating else 'p-eagle'}=…",
+            )
+        found[mode] = value
+    return found
+
+
+def parse_ks(texts: Sequence[str], modes: Sequence[str]) -> dict[str, int]:
+    """``p-eagle=7`` as a num_speculative_tokens for each mode.
+
+    Raises:
+        SpecError: as :func:`parse_by_mode`, or no whole number from 1.
+    """
+    found = parse_by_mode("--k", texts, modes)
+    for mode, text in found.items():
+        if not text.isdigit() or int(text) < 1:
+            raise SpecError(
+                f"--k: found {mode}={text}; allowed: a whole number from 1.",
+                next_step=f"For example --k {mode}=7",
+            )
+    return {mode: int(text) for mode, text in found.items()}
+
+
+def spec_of(
+    base: EndpointSpec,
+    mode: SpecMode,
+    *,
+    k: int | None = None,
+    head: str | None = None,
+    deployment: int = 1,
+    catalog: Catalog | None = None,
+) -> EndpointSpec:
+    """``base`` in another mode, as an endpoint of its own that nothing resizes or turns off meanwhile.
+
+    ``k`` and ``head`` left out are those of ``base`` for its own mode, else the catalogue's. Timetable,
+    autoscaling and scaling to zero are left out: they would change an arm while it is measured. Its limit of
+    life stays.
+
+    Raises:
+        SpecError: eagle3 without a head, a name too long, or whatever EndpointSpec says.
+    """
+    fields: dict[str, Any] = base.model_dump(exclude_unset=True)
+    own = base.speculation if base.speculation.mode == mode else None
+    chosen = None
+    if mode != "none":
+        chosen = head or (own.draft_head if own else None) or _catalogued(base, mode, catalog)
+    fields["name"] = name_of(base.name, mode, deployment)
+    fields["speculation"] = {
+        "mode": mode,
+        "num_speculative_tokens": k or (own.num_speculative_tokens if own else None),
+        "draft_head": chosen,
+    }
+    if own is None or (head is not None and head != own.draft_head):
+        fields.pop("head_uri", None)  # that of another head
+    for resizing in ("hours", "autoscaling"):
+        fields.pop(resizing, None)
+    fields["lifecycle"] = {**fields.get("lifecycle", {}), "idle": "turn-off"}
+    return EndpointSpec(**fields).locked_as(base)
+
+
+def in_terms_of_the_options(error: PlanRefused, mode: str) -> PlanRefused:
+    """The refusal of one mode's plan; where its K is too large, the next step names --k, not the spec."""
+    checks = {finding["check"] for finding in error.details["findings"]}
+    step = f"Lower --k {mode}=K." if checks == {"trained-depth"} else error.next_step
+    return PlanRefused(f"mode {mode}: {error.message}", next_step=step, details=error.details)
+
+
+def name_of(base: str, mode: str, deployment: int) -> str:
+    """The endpoint's name: ``cmp-tiny-code-eagle3``, and ``…-2`` for a second deployment."""
+    stem = base
+    for ending in MODES:
+        stem = stem.removesuffix(f"-{ending}")
+    return "-".join([PREFIX, stem, mode, *([str(deployment)] if deployment > 1 else [])])
+
+
+def specs_of(
+    base: EndpointSpec,
+    modes: Sequence[SpecMode],
+    *,
+    ks: Mapping[str, int],
+    heads: Mapping[str, str],
+    deployment: int,
+) -> dict[SpecMode, EndpointSpec]:
+    """The spec of each mode, by mode, for one deployment; the modes' names are those of their arms."""
+    return {
+        mode: spec_of(base, mode, k=ks.get(mode), head=heads.get(mode), deployment=deployment)
+        for mode in modes
+    }
+
+
+def _catalogued(base: EndpointSpec, mode: SpecMode, catalog: Catalog | None) -> str | None:
+    known = catalog or load_catalog()
+    model = known.model(base.model)
+    if mode in model.default_heads:
+        return None  # the plan takes it
+    heads = [name for name, head in known.heads_for(base.model).items() if head.method == mode]
+    if len(heads) == 1:
+        return heads[0]
+    if mode == "p-eagle" and (base.source or model.sources[0]) == "jumpstart":
+        return None  # JumpStart's own
+    raise SpecError(
+        f"mode {mode}: found no draft head for {base.model}; "
+        f"the catalogue has {', '.join(heads) or 'none of this mode'}.",
+        next_step=f"Name one with --head {mode}=ID, or leave {mode} out of --modes.",
+        details={"mode": mode, "heads": heads},
+    )
 
 
 @dataclass(frozen=True)

@@ -1,33 +1,173 @@
-"""`compare`: deployment after deployment, every request written down, and the ratios of what was whole."""
+"""`compare`: deployment after deployment, every request written as it ends, and the ratios of complete data.
+
+Progress shows how far the comparison is and how fast each arm has been so far. The notes tell the reader what
+the ratios alone do not show: failed controls, failed requests, different answers, a single deployment.
+"""
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from peagle_sm.core.errors import Interrupted, PeagleError, ServiceFault
-from peagle_sm.measure.bench_probe import check_evidence, probe
-from peagle_sm.measure.bench_watch import Spending
+from peagle_sm.measure.benchmark.endpoint_arm import Described
+from peagle_sm.measure.benchmark.plan import check_evidence, probe
+from peagle_sm.measure.benchmark.progress import Spending
 from peagle_sm.measure.compare.alternating import Took, Way
-from peagle_sm.measure.compare.contest import Contest, Setup
-from peagle_sm.measure.compare.notes import notes_of
-from peagle_sm.measure.compare.rounds import Round
-from peagle_sm.measure.compare.sides import CONTROL, Side, control_of, in_order
-from peagle_sm.measure.compare.watch import Watch
-from peagle_sm.measure.endpoint_arm import Described
+from peagle_sm.measure.compare.analysis import CONTROL, Side, control_of, in_order
+from peagle_sm.measure.compare.deployments import Round
+from peagle_sm.measure.compare.measurement import Contest, Setup
 from peagle_sm.measure.load import LoadStopped, Target, Timeouts, measure_point
-from peagle_sm.measure.load.front import run_quietly
-from peagle_sm.measure.load.run import Connect
-from peagle_sm.measure.load.sender import open_sender
-from peagle_sm.measure.records import ArmRecord, Header
-from peagle_sm.measure.result_file import Results, ResultWriter, read
+from peagle_sm.measure.load.http_client import open_sender
+from peagle_sm.measure.load.points import doubt_lines, separate_withheld, withheld_lines
+from peagle_sm.measure.load.run import Connect, run_quietly
+from peagle_sm.measure.results.records import (
+    ArmRecord,
+    ComparisonRecord,
+    Header,
+    Load,
+    Phase,
+    PointRecord,
+    RequestRecord,
+)
+from peagle_sm.measure.results.result_file import Results, ResultWriter, read
 from peagle_sm.measure.workloads import Workload
-from peagle_sm.service.events import Event, Progress
+from peagle_sm.service.progress import Event, Progress
+
+
+def notes_of(
+    arms: Sequence[ArmRecord],
+    requests: Sequence[RequestRecord],
+    points: Sequence[PointRecord],
+    comparisons: Sequence[ComparisonRecord],
+) -> list[str]:
+    """Each said once; the gravest first. Of a comparison that is withheld nothing is told."""
+    comparisons = separate_withheld(points, comparisons).comparisons
+    said = [
+        *_failed_controls(comparisons),
+        *withheld_lines(points),
+        *doubt_lines(points),
+        *_failed_requests(requests),
+        *_silent_drafts(arms, points),
+        *_different_answers(comparisons),
+        *_one_deployment(comparisons),
+    ]
+    return list(dict.fromkeys(said))
+
+
+def _failed_controls(comparisons: Sequence[ComparisonRecord]) -> Iterator[str]:
+    for one in comparisons:
+        if one.control and one.ratio.shown:
+            yield (
+                f"{one.load.label}: {one.slower} beside itself came out as {one.ratio.value:.3f} "
+                f"[{one.ratio.low:.3f}, {one.ratio.high:.3f}], which excludes 1: something else than the "
+                "arms made a difference (by chance this happens in 1 of 20 runs); measure again before you "
+                "believe the other ratios"
+            )
+
+
+def _failed_requests(requests: Sequence[RequestRecord]) -> Iterator[str]:
+    by_arm: dict[str, list[RequestRecord]] = {}
+    for record in requests:
+        if record.phase == "measured" and record.error is not None:
+            by_arm.setdefault(record.arm, []).append(record)
+    for arm, failed in by_arm.items():
+        prompts = len({record.prompt_id for record in failed})
+        yield (
+            f"{arm}: {len(failed)} requests failed, and their {prompts} prompts count for no arm; the first: "
+            f"{failed[0].error}: {failed[0].error_message}"
+        )
+
+
+def _silent_drafts(arms: Sequence[ArmRecord], points: Sequence[PointRecord]) -> Iterator[str]:
+    for arm in arms:
+        own = [point for point in points if point.arm == arm.name]
+        if arm.mode in ("eagle3", "p-eagle") and own and not any(point.acceptance for point in own):
+            yield (
+                f"{arm.name}: no answer tells of its drafts, so its ratio is not split; per-request "
+                "acceptance needs vLLM 0.32 or later and SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS=summary"
+            )
+
+
+def _different_answers(comparisons: Sequence[ComparisonRecord]) -> Iterator[str]:
+    for one in comparisons:
+        same, both = one.identical_outputs, one.compared_outputs
+        if same is not None and both is not None and same < both:
+            yield (
+                f"{one.load.label}: {one.faster} and {one.slower} answered {both - same} of {both} prompts "
+                + (
+                    "differently although they are the same endpoint: rounding depends on what else is in "
+                    "the batch"
+                    if one.faster.endswith(CONTROL)
+                    else "differently; `peagle-sm verify` tells ties of rounding from faults"
+                )
+            )
+
+
+def _one_deployment(comparisons: Sequence[ComparisonRecord]) -> Iterator[str]:
+    if any(one.deployments == 1 and not one.control for one in comparisons):
+        yield (
+            "this deployment only: the intervals say nothing of the next one, which may lie some percent "
+            "off; several deployments of each arm do (--deployments with --modes, or ARM,ARM)"
+        )
+
+
+class Watch:
+    """The observer of all turns of a comparison; the rates are those that a single request sees."""
+
+    def __init__(self, progress: Progress, spending: Spending, *, every_s: float = 0.5) -> None:
+        self._progress = progress
+        self._spending = spending
+        self._every_s = every_s
+        self._told_s = float("-inf")
+        self.begin(Load("closed", concurrency=1), 0)
+
+    def begin(self, load: Load, total: int) -> None:
+        """Another load, or the same in another deployment, of ``total`` measured prompts of all arms."""
+        self._load, self._total = load, total
+        self._done = self._failed = 0
+        self._turns = False
+        self._tokens: dict[str, int] = defaultdict(int)
+        self._seconds: dict[str, float] = defaultdict(float)
+
+    def end(self) -> None:
+        """The load is over."""
+        seconds = self._spending.seconds
+        self._progress(Event("done", self.line(), self._load.label, seconds, self._spending.usd))
+
+    def phase(self, phase: Phase) -> None:
+        """Turns begin and end too often to be told."""
+
+    def request(self, record: RequestRecord) -> None:
+        """A request has ended."""
+        if record.phase == "measured" and not record.prompt_id.endswith("#warm-up"):
+            self._done += record.turn == 0
+            self._turns |= record.turn > 0
+            self._failed += record.error is not None
+            self._tokens[record.arm] += record.output_tokens or 0
+            self._seconds[record.arm] += record.done_s - record.sent_s
+        if self._spending.seconds - self._told_s >= self._every_s:
+            self._told_s = self._spending.seconds
+            self._progress(Event("waiting", self.line(), self._load.label, self._told_s, self._spending.usd))
+
+    def line(self) -> str:
+        """``c=1: 57 of 492 requests; tokens/s a request: none 92, p-eagle 131``."""
+        rates = [
+            f"{arm} {tokens / self._seconds[arm]:,.0f}"
+            for arm, tokens in self._tokens.items()
+            if self._seconds[arm] > 0
+        ]
+        # Each prompt goes to every arm; of a conversation, each with an arm counts once.
+        what = "conversations" if self._turns else "requests"
+        told = f"{self._load.label}: {self._done} of {self._total} {what}"
+        told += f"; tokens/s a request: {', '.join(rates)}" if rates else ""
+        return told + (f"; {self._failed} failed" if self._failed else "")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""One streamed answer: from its bytes and their times to its figures, or to the error that ended it. Pure."""
+"""Read one streamed answer: its bytes and their times become its figures, or the error that ended it. Pure.
+
+Each server-sent event carries the time at which its last byte arrived.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,41 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from peagle_sm.aws.streams.figures import aborted_in, error_in
-from peagle_sm.aws.streams.frames import FrameDecoder, FrameException, Timed
-from peagle_sm.aws.streams.sse import SseError
-from peagle_sm.measure.load.events import TimedEvents
+from peagle_sm.aws.streams.answers import aborted_in, error_in
+from peagle_sm.aws.streams.framing import (
+    MAX_EVENT_BYTES,
+    FrameDecoder,
+    FrameException,
+    SseError,
+    SseParser,
+    Timed,
+)
+
+
+class TimedEvents:
+    """Feed parts cut anywhere, each with its time; get events' data, each with the time that completed it."""
+
+    def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        """Start empty; ``max_event_bytes`` bounds what is kept for one event."""
+        self._parser = SseParser(max_event_bytes)
+
+    def feed(self, parts: Sequence[Timed]) -> list[Timed]:
+        """Return the events that ``parts`` complete.
+
+        Raises:
+            SseError: an event outgrew the limit, or a line is of no event.
+        """
+        feed = self._parser.feed
+        return [(event, at) for part, at in parts for event in feed(part)]
+
+    def finish(self, at: float) -> list[Timed]:
+        """Return what an end without a closing blank line leaves: at most one event, possibly cut.
+
+        Raises:
+            SseError: a line is of no event: most likely it was cut.
+        """
+        return [(event, at) for event in self._parser.finish()]
+
 
 #: Parts that are best read together: fewer cost more CPU a chunk, more hold the event loop longer.
 BATCH = 32

@@ -1,26 +1,199 @@
-"""From the requests of one load to its point: rates over the window, percentiles, goodput. Pure.
+"""The point of one load, from its requests: rates, percentiles, goodput, and the withheld figures. Pure.
 
-Tokens are counted in the window, not by request: a request that straddles its edge gives the share of its
-tokens that its chunks brought inside. That is what the server's own counter says, whatever the lengths of the
-answers. Latencies are of the requests that were sent in the window, and of all of each.
+Tokens are counted in the window, not by request: a request that straddles its edge contributes the tokens of
+the chunks that arrived inside. That is what the server's own counter says, whatever the lengths of the
+answers. Latencies are those of the requests that were sent in the window, each taken whole.
+
+One rule decides which figures are withheld or shown with a doubt:
+
+* A client that was the bottleneck itself (its CPU, its connections, its late sends) put less load on the
+  endpoint than the user requested: nothing of that point is shown, and no comparison that depends on it.
+* A client whose event loop merely came late, as it does where engines share its cores, counted every token
+  in its time: rates, acceptance and comparisons hold. Its latencies may read too long by as much as it was
+  late, so they are shown with a note.
+* A window of few requests or of less than a second counts right, but what happens at its two ends weighs so
+  much that its rates may be higher than the endpoint can give. They are shown, marked, with the reason:
+  the requests themselves and their latencies hold.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from peagle_sm.measure.load.health import Limits, health
-from peagle_sm.measure.load.work import LoadRun, Window
-from peagle_sm.measure.ranks import quantile
-from peagle_sm.measure.records import (
+from peagle_sm.measure.load.work import ClientUsage, LoadRun, Window
+from peagle_sm.measure.results.records import (
     Acceptance,
+    ClientHealth,
+    ComparisonRecord,
     Goodput,
+    Load,
     Percentiles,
     PointRecord,
     RequestRecord,
 )
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """The value below which ``share`` of ``ordered`` lies, by linear interpolation (numpy's default).
+
+    Args:
+        ordered: from small to large, at least one.
+        share: 0 to 1.
+    """
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """From where on the client is the bottleneck; by its lag alone its latencies are in doubt, nothing else.
+
+    ``cpu_share``: of one core, on which the client's one thread runs. ``lag_share``: of the ITL's 99th
+    percentile. A lag moves that by about a quarter of itself (measured on a busy machine: a late chunk makes
+    one gap longer and the next one shorter), so 0.3 keeps it within 10% of the truth. ``lag_floor_ms``: below
+    it nobody would notice. ``late_share``: of the requests' own time, spent between a place being free (or
+    an arrival being due) and the request being sent: that much less load was there than was asked for.
+    """
+
+    cpu_share: float = 0.9
+    lag_share: float = 0.3
+    lag_floor_ms: float = 2.0
+    late_share: float = 0.03
+
+
+def health(
+    usage: ClientUsage,
+    *,
+    seconds: float,
+    chunks: int,
+    itl_p99_ms: float | None,
+    late_share: float = 0.0,
+    limits: Limits | None = None,
+) -> ClientHealth:
+    """Judge a window of ``seconds`` in which ``chunks`` chunks arrived."""
+    limits = limits or Limits()
+    lag = quantile(sorted(usage.lags_ms), 0.99) if usage.lags_ms else None
+    share = usage.cpu_s / seconds if seconds > 0 else 0.0
+    allowed = max(limits.lag_floor_ms, limits.lag_share * (itl_p99_ms or 0.0))
+    bottleneck, reason = True, None
+    if share > limits.cpu_share:
+        reason = f"the client was busy {share:.0%} of the time (allowed: {limits.cpu_share:.0%})"
+    elif usage.connections_full:
+        reason = "requests waited for one of the client's own connections"
+    elif late_share > limits.late_share:
+        reason = (
+            f"requests were sent late by {late_share:.1%} of their time (allowed: {limits.late_share:.0%})"
+        )
+    else:
+        bottleneck = False
+        if lag is not None and lag > allowed:
+            reason = f"the client came {lag:.1f} ms late at the 99th percentile (allowed: {allowed:.1f} ms)"
+    per_chunk = usage.cpu_s / chunks * 1e6 if chunks else None
+    return ClientHealth(reason is None, reason, lag, share, per_chunk, bottleneck)
+
+
+FEWEST_REQUESTS = 8  #: a window of fewer is too short for a rate
+SHORTEST_S = 1.0
+
+
+def is_withheld(client: ClientHealth) -> bool:
+    """Whether nothing of the point may be shown.
+
+    A file from before the bottleneck was told apart says only that the client is not to be trusted.
+    """
+    return not client.trusted if client.bottleneck is None else client.bottleneck
+
+
+def is_late(client: ClientHealth) -> bool:
+    """Whether the point's rates hold and its latencies may be too long."""
+    return not client.trusted and not is_withheld(client)
+
+
+def is_short(point: PointRecord) -> bool:
+    """Whether the point's latencies hold and its rates are in doubt."""
+    return point.requests < FEWEST_REQUESTS or point.seconds < SHORTEST_S
+
+
+@dataclass(frozen=True)
+class Separated:
+    """Points and comparisons, each either shown or withheld; ``late`` are those shown whose client was."""
+
+    points: tuple[PointRecord, ...]
+    comparisons: tuple[ComparisonRecord, ...]
+    withheld_points: tuple[PointRecord, ...]
+    withheld_comparisons: tuple[ComparisonRecord, ...]
+
+    @property
+    def late(self) -> tuple[PointRecord, ...]:
+        """Points whose latencies need a word beside them."""
+        return tuple(point for point in self.points if is_late(point.client))
+
+
+def separate_withheld(points: Sequence[PointRecord], comparisons: Iterable[ComparisonRecord]) -> Separated:
+    """Apply the rule. A comparison falls when a side of it was measured only by a client in the way."""
+    rows = tuple(comparisons)
+    shown = tuple(point for point in points if not is_withheld(point.client))
+    hidden = tuple(point for point in points if is_withheld(point.client))
+    fallen = {(point.arm, point.load) for point in hidden} - {(point.arm, point.load) for point in shown}
+    return Separated(
+        points=shown,
+        comparisons=tuple(row for row in rows if not _stands_on(row, fallen)),
+        withheld_points=hidden,
+        withheld_comparisons=tuple(row for row in rows if _stands_on(row, fallen)),
+    )
+
+
+def _stands_on(row: ComparisonRecord, fallen: set[tuple[str, Load]]) -> bool:
+    return (row.faster, row.load) in fallen or (row.slower, row.load) in fallen
+
+
+def late_lines(points: Iterable[PointRecord]) -> list[str]:
+    """What to say beside the latencies of each load at which a client was late."""
+    late = [point for point in points if is_late(point.client)]
+    return _lines(late, "latencies may read too long, while rates and ratios hold", _client)
+
+
+def short_lines(points: Iterable[PointRecord]) -> list[str]:
+    """What to say beside the rates of each load whose window was too short."""
+    short = [point for point in points if is_short(point) and not is_withheld(point.client)]
+    return _lines(short, "rates may read too high", _window)
+
+
+def doubt_lines(points: Sequence[PointRecord]) -> list[str]:
+    """What to say beside figures that are shown."""
+    return [*short_lines(points), *late_lines(points)]
+
+
+def withheld_lines(points: Iterable[PointRecord]) -> list[str]:
+    """What to say in place of the figures of each load at which they are withheld."""
+    return _lines([point for point in points if is_withheld(point.client)], "withheld", _client)
+
+
+def _client(point: PointRecord) -> str:
+    return point.client.reason or "the client was the bottleneck"
+
+
+def _window(point: PointRecord) -> str:
+    plural = "" if point.requests == 1 else "s"
+    return f"the window is too short: {point.requests} request{plural}, {point.seconds:.1f} seconds"
+
+
+def _lines(points: Iterable[PointRecord], what: str, reason_of: Callable[[PointRecord], str]) -> list[str]:
+    """``c=8: WHAT: the client came 9.1 ms late … (none, p-eagle)``."""
+    by_load: dict[Load, dict[str, list[str]]] = {}
+    for point in points:
+        reason = reason_of(point)
+        by_load.setdefault(point.load, {}).setdefault(reason, []).append(point.arm)
+    return [
+        f"{load.label}: {what}: "
+        + "; ".join(f"{reason} ({', '.join(dict.fromkeys(arms))})" for reason, arms in reasons.items())
+        for load, reasons in by_load.items()
+    ]
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,28 @@
-"""One load on one target: checked, driven, watched."""
+"""Run one load on one target: check it, drive it, measure the client's own lag and CPU, return its point.
+
+The synchronous entry runs the event loop (uvloop where it is installed) and ends cleanly on Ctrl-C.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
+import gc
 import itertools
+import os
+import struct
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence, Sized
 from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
 
-from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.load.drive import Drive, unwrapped
-from peagle_sm.measure.load.meter import Meter
-from peagle_sm.measure.load.schedule import Schedule
-from peagle_sm.measure.load.sender import Sender, open_sender
-from peagle_sm.measure.load.targets import Target
+from peagle_sm.core.errors import NotFound, SpecError
+from peagle_sm.core.words import install_command
+from peagle_sm.measure.load.driver import Drive, Schedule, unwrapped
+from peagle_sm.measure.load.http_client import Sender, Target, open_sender
+from peagle_sm.measure.load.points import Limits, Objective, make_point
 from peagle_sm.measure.load.work import (
     ClientUsage,
     Clock,
@@ -26,7 +35,99 @@ from peagle_sm.measure.load.work import (
     WorkItem,
     check_load,
 )
-from peagle_sm.measure.records import Load, Phase
+from peagle_sm.measure.results.records import Acceptance, Load, Phase, PointRecord, RequestRecord
+
+#: At one chunk every 10 ms a signal as often would cost more CPU than the chunks.
+EVERY_S = 0.05
+_CLOCK_MONOTONIC, _NONBLOCK_CLOEXEC = 1, 0o4000 | 0o2000000
+
+
+class Meter:
+    """Samples the loop's lag from `start` to `stop`; each sample is (time by ``clock``, lag in ms)."""
+
+    def __init__(
+        self, clock: Clock = time.perf_counter, cpu: Callable[[], float] = time.process_time
+    ) -> None:
+        """``cpu`` returns the process's CPU seconds so far."""
+        self.samples: list[tuple[float, float]] = []
+        self._clock = clock
+        self._cpu = cpu
+        self._stop: Callable[[], None] = lambda: None
+
+    def cpu_s(self) -> float:
+        """CPU seconds of this process so far."""
+        return self._cpu()
+
+    def start(self) -> None:
+        """Begin to sample, in the running loop."""
+        loop = asyncio.get_running_loop()
+        if sys.platform == "linux" and self._clock is time.perf_counter:
+            self._stop = _kernel_signal(loop, self._clock, self.samples)
+        else:
+            self._stop = _timer_signal(loop, self._clock, self.samples)
+
+    def stop(self) -> None:
+        """Sample no more."""
+        self._stop()
+
+    def lags_between(self, start: float, end: float) -> tuple[float, ...]:
+        """The lags in milliseconds that were sampled in a stretch of the clock."""
+        return tuple(lag for at, lag in self.samples if start <= at <= end)
+
+
+def _timer_signal(
+    loop: asyncio.AbstractEventLoop, clock: Clock, samples: list[tuple[float, float]]
+) -> Callable[[], None]:
+    """By the loop's own timers: uvloop's count whole milliseconds, so a lag may read 1 ms too much."""
+    handle: asyncio.TimerHandle
+
+    def tick(due: float) -> None:
+        nonlocal handle
+        now = clock()
+        samples.append((now, max(now - due, 0.0) * 1000))
+        handle = loop.call_later(EVERY_S, tick, now + EVERY_S)
+
+    handle = loop.call_later(EVERY_S, tick, clock() + EVERY_S)
+    return lambda: handle.cancel()
+
+
+def _kernel_signal(
+    loop: asyncio.AbstractEventLoop, clock: Clock, samples: list[tuple[float, float]]
+) -> Callable[[], None]:
+    """By a timer of the kernel that makes a descriptor readable, as data makes a socket: exact to 0.1 ms.
+
+    os.timerfd_create is there from Python 3.13 on only. ``clock`` must be CLOCK_MONOTONIC, which
+    ``time.perf_counter`` is on Linux.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = libc.timerfd_create(_CLOCK_MONOTONIC, _NONBLOCK_CLOEXEC)
+    if descriptor < 0:
+        return _timer_signal(loop, clock, samples)
+    first = clock() + EVERY_S
+    whole = struct.pack("@qqqq", 0, round(EVERY_S * 1e9), int(first), int(first % 1 * 1e9))
+    libc.timerfd_settime(descriptor, 1, whole, None)  # 1: the first expiry is a time, not a span
+    passed = 0
+
+    def ready() -> None:
+        nonlocal passed
+        now = clock()
+        try:
+            (count,) = struct.unpack("@Q", os.read(descriptor, 8))
+        except BlockingIOError:
+            return
+        # Every expiry that waited is a sample: a signal that fell into a long stall counts for its wait.
+        for number in range(passed, passed + count):
+            samples.append((now, max(now - first - number * EVERY_S, 0.0) * 1000))
+        passed += count
+
+    loop.add_reader(descriptor, ready)
+
+    def stop() -> None:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+
+    return stop
+
 
 Connect = Callable[[list[Target], Timeouts, int, Clock], AbstractAsyncContextManager[Sender]]
 OPEN_LOOP_CONNECTIONS = 1000
@@ -45,7 +146,7 @@ async def drive_load(
 ) -> LoadRun:
     """Run one load and return its records, its window, and what the client took.
 
-    Cancelling it (Ctrl-C under `front.measure_point`) closes every connection, those in use too; the records
+    Cancelling it (Ctrl-C under `measure_point`) closes every connection, those in use too; the records
     so far have been given to ``observer``.
 
     Raises:
@@ -139,3 +240,81 @@ def _checked(items: Iterable[WorkItem], load: Load, options: LoadOptions) -> Ite
     if first is None:
         raise SpecError("the workload is empty: no prompt to send.", next_step="Give one with prompts.")
     return itertools.chain([first], work)
+
+
+T = TypeVar("T")
+#: New objects between two collections: an answer leaves a few hundred, and a full collection stops the loop.
+_COLLECT_EVERY = 50_000
+
+
+def measure_point(
+    target: Target,
+    load: Load,
+    items: Iterable[WorkItem],
+    options: LoadOptions,
+    *,
+    observer: Observer | None = None,
+    temperature: float | None = None,
+    objective: Objective | None = None,
+    acceptance: Callable[[Sequence[RequestRecord]], Acceptance | None] | None = None,
+    usd_per_hour: float | None = None,
+    limits: Limits | None = None,
+) -> tuple[list[RequestRecord], PointRecord]:
+    """Run one load and sum it up; ``acceptance`` finds the acceptance of its measured requests.
+
+    Ctrl-C closes every connection before KeyboardInterrupt goes on; the observer has the records so far.
+    Whether the figures may be published says ``PointRecord.client.trusted``.
+
+    Raises:
+        SpecError: the load or the workload does not fit.
+        NotFound: the extra ``measure`` is not installed.
+        LoadStopped: the endpoint fails every request; it carries the records so far.
+    """
+    run = run_quietly(lambda: drive_load(target, load, items, options=options, observer=observer))
+    measured = [record for record in run.records if record.phase == "measured"]
+    point = make_point(
+        run,
+        temperature=temperature,
+        objective=objective,
+        acceptance=None if acceptance is None else acceptance(measured),
+        usd_per_hour=usd_per_hour,
+        machine_load=os.getloadavg()[0],
+        limits=limits,
+    )
+    return list(run.records), point
+
+
+def run_quietly(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine in a loop made for measuring: uvloop, and garbage collected seldom.
+
+    Raises:
+        NotFound: uvloop is not installed.
+    """
+    with _seldom_collected(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(main())
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if os.name == "nt":
+        return None  # uvloop does not exist there; the client's own lag tells whether it matters
+    try:
+        import uvloop
+    except ImportError as error:
+        raise NotFound(
+            "the load client needs uvloop, which is not installed",
+            next_step=install_command("measure"),
+        ) from error
+    return uvloop.new_event_loop
+
+
+@contextlib.contextmanager
+def _seldom_collected() -> Iterator[None]:
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()  # what is there stays; looking through it again at each collection takes milliseconds
+    gc.set_threshold(_COLLECT_EVERY, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from peagle_sm.core.errors import ServiceFault, SpecError
-from peagle_sm.measure.records import Load, Phase, RequestRecord
+from peagle_sm.measure.results.records import Load, Phase, RequestRecord
 
 Clock = Callable[[], float]
 """Seconds that only go forward; ``time.perf_counter`` unless a test says otherwise."""

@@ -1,4 +1,4 @@
-"""What the measuring calls return: typed, and shown by a notebook in the report's own words."""
+"""What the measuring calls return, typed and shown by a notebook in the report's own words; and report()."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from peagle_sm.core.display.card import Card, Note, Shown, Table, Tone
-from peagle_sm.measure.records import CheckRecord, ComparisonRecord, FitRecord, Mode, PointRecord
-from peagle_sm.measure.report import rows
-from peagle_sm.measure.report.cautions import cautions
-from peagle_sm.measure.report.files import write_page
-from peagle_sm.measure.report.markdown import markdown
-from peagle_sm.measure.report.merging import view_of
+from peagle_sm.core.display import Card, Note, Shown, Table, Tone
+from peagle_sm.core.errors import SpecError
+from peagle_sm.measure.load.points import doubt_lines, withheld_lines
+from peagle_sm.measure.report import tables
+from peagle_sm.measure.report.files import read_files, write_page
+from peagle_sm.measure.report.merging import demand_figures, view_of
 from peagle_sm.measure.report.page import html_page
-from peagle_sm.measure.report.rows import Rows
+from peagle_sm.measure.report.tables import Rows, markdown
 from peagle_sm.measure.report.verdict import checked, verdict
-from peagle_sm.measure.report.view import View
-from peagle_sm.measure.result_file import Results
-from peagle_sm.measure.withholding import doubt_lines, withheld_lines
+from peagle_sm.measure.report.view import View, cautions
+from peagle_sm.measure.results.records import CheckRecord, ComparisonRecord, FitRecord, Mode, PointRecord
+from peagle_sm.measure.results.result_file import Results
 
 _FOLDED_ABOVE = 8
 
@@ -172,11 +171,11 @@ def _tone(view: View, *, gain: bool) -> Tone:
 
 def _tables(view: View) -> list[Table]:
     found = (
-        ("Speed-up", rows.ratios(view), False),
-        ("Measured", rows.points(view), False),
-        ("Best K", rows.best_k(view), False),
-        ("The rate at each K", rows.rates(view), True),
-        (_checks_title(view), rows.checks(view, power=False), False),
+        ("Speed-up", tables.ratios(view), False),
+        ("Measured", tables.points(view), False),
+        ("Best K", tables.best_k(view), False),
+        ("The rate at each K", tables.rates(view), True),
+        (_checks_title(view), tables.checks(view, power=False), False),
     )
     return [_table(title, table, long) for title, table, long in found if table is not None]
 
@@ -189,3 +188,19 @@ def _checks_title(view: View) -> str:
 
 def _table(title: str, table: Rows, folded: bool) -> Table:
     return Table(title, table.heads, table.rows, table.figures, folded or len(table.rows) > _FOLDED_ABOVE)
+
+
+def report(*results: Measured | str | Path, title: str | None = None) -> Report:
+    """Put results together: what a measuring call returned, a results file, or a page made of some.
+
+    Raises:
+        NotFound: a file is not there.
+        SpecError: nothing was given, a file cannot be read as results, or none of them holds a finished load.
+    """
+    if not results:
+        raise SpecError("there is no results file to report on", next_step="give at least one")
+    files = []
+    for one in results:
+        files += [one.results] if isinstance(one, Measured) else read_files([Path(one)])
+    demand_figures(files)
+    return Report(tuple(files), title)

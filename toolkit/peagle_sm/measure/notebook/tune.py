@@ -10,15 +10,12 @@ from typing import Literal
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.spec.endpoint_spec import Mode
-from peagle_sm.measure.needs import PACKAGES, need_packages, results_file
-from peagle_sm.measure.notebook.places import Place, chosen, demanded
+from peagle_sm.measure import PACKAGES, need_packages, results_file
+from peagle_sm.measure.notebook.endpoints import Place, blocking, chosen, demanded
 from peagle_sm.measure.notebook.results import TuneResult
-from peagle_sm.measure.notebook.running import blocking
 from peagle_sm.measure.workloads import Workload
-from peagle_sm.service.events import Progress
-from peagle_sm.service.notebook.asking import agreed
-from peagle_sm.service.notebook.notebook import Local, SpecLike, as_spec
-from peagle_sm.service.notebook.progress import followed
+from peagle_sm.service.notebook import Local, SpecLike, as_spec
+from peagle_sm.service.progress import Progress, agreed, followed
 
 By = Literal["auto", "runtime", "deployments"]
 
@@ -62,9 +59,9 @@ def tune(
     """
     need_packages((*PACKAGES, "numpy"))
     from peagle_sm.measure.tune import job as tuning
-    from peagle_sm.measure.tune.plan import most_deployments
+    from peagle_sm.measure.tune.decide import most_deployments
     from peagle_sm.measure.tune.run import Settings
-    from peagle_sm.measure.tune.side import WindowSize
+    from peagle_sm.measure.tune.windows import WindowSize
 
     base = as_spec(spec)
     place = demanded(Place(session, local, profile, region, base.placement.region).open())
@@ -99,7 +96,7 @@ def tune(
         _ask(tuning.price_of(job, plans, place).words())
     with followed(progress) as follow:
         done = blocking(lambda: tuning.run(job, place, progress=follow, write=write))
-    from peagle_sm.measure.result_file import read
+    from peagle_sm.measure.results.result_file import read
 
     return TuneResult(
         done.out,

@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any, TypeGuard
 
-from peagle_sm.core.display.markup import Safe, join, tag
-from peagle_sm.measure.report import acceptance, curve, latency, money, origin, proof, speed_up, throughput
-from peagle_sm.measure.report.cautions import cautions
-from peagle_sm.measure.report.embedded import embed
-from peagle_sm.measure.report.parts import Part, parts_of
+from peagle_sm.core.display import Safe, join, tag
+from peagle_sm.measure.report import performance, speed_up, trust
+from peagle_sm.measure.report.files import embed
+from peagle_sm.measure.report.merging import Part, parts_of
 from peagle_sm.measure.report.section import Section, section
-from peagle_sm.measure.report.tiles import Tile, tiles
-from peagle_sm.measure.report.verdict import Verdict, verdict, workload_name
-from peagle_sm.measure.report.view import View
-from peagle_sm.measure.result_file import Results
+from peagle_sm.measure.report.verdict import Tile, Verdict, tiles, verdict, workload_name
+from peagle_sm.measure.report.view import View, cautions
+from peagle_sm.measure.results.result_file import Results
 
 #: The one thing that needs a script: the data as files. Without it the page lacks a button, nothing else.
 _SAVE = """
@@ -118,14 +116,14 @@ def _style() -> str:
 def _sections(view: View) -> list[Section]:
     found = (
         speed_up.speed_ups(view),
-        throughput.throughput(view),
-        latency.latency(view),
-        acceptance.acceptance(view),
-        curve.curve(view),
-        money.money(view),
-        proof.proof(view),
-        proof.quality(view),
-        origin.origin(view),
+        performance.throughput(view),
+        performance.latency(view),
+        performance.acceptance(view),
+        performance.curve(view),
+        performance.money(view),
+        trust.proof(view),
+        trust.quality(view),
+        trust.origin(view),
     )
     return [one for one in found if one is not None]
 

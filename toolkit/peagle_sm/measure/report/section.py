@@ -1,14 +1,20 @@
-"""A section of the page, and the tables in it. Pure."""
+"""Building blocks of the page: sections, tables, and one figure of every arm over the loads. Pure.
+
+A figure is a line for each arm, or bars where there is a single load.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
-from peagle_sm.core.display.markup import Content, Safe, join, tag
-from peagle_sm.measure.records import PointRecord
-from peagle_sm.measure.report.looks import swatch
-from peagle_sm.measure.report.view import View
+from peagle_sm.core.display import Content, Safe, join, tag
+from peagle_sm.measure.report import formatting
+from peagle_sm.measure.report.charts import WIDE, Bar, BarChart, LineChart, Mark, Series, Size, both
+from peagle_sm.measure.report.formatting import swatch
+from peagle_sm.measure.report.view import View, load_value
+from peagle_sm.measure.results.records import ArmRecord, Load, PointRecord
 
 
 @dataclass(frozen=True)
@@ -95,3 +101,114 @@ def grid(*charts: Safe) -> Safe:
 def folded(summary: str, *content: Safe) -> Safe:
     """What only some readers want: closed on a screen, open on paper."""
     return tag("details", tag("summary", summary), *content)
+
+
+Value = Callable[[PointRecord], float | None]
+KINDS = ("closed", "open")
+_X_TITLE = {"closed": "concurrency", "open": "requests a second, sent"}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What is drawn: ``name`` has its unit; ``log`` lets the upright axis be logarithmic."""
+
+    id: str
+    name: str
+    value: Value
+    controls: bool = False
+    log: bool = False
+
+
+def values(view: View, figure: Figure, arm: str, load: Load) -> tuple[float, float, float] | None:
+    """Median, least and greatest over the runs of one arm under one load; None where none has it."""
+    found = [v for point in view.measured(arm, load) if (v := figure.value(point)) is not None]
+    return (median(found), min(found), max(found)) if found else None
+
+
+def _arms(view: View, figure: Figure, kind: str) -> list[ArmRecord]:
+    return [
+        arm
+        for arm in view.arms
+        if (figure.controls or not arm.control)
+        and any(values(view, figure, arm.name, load) for load in view.loads(kind))
+    ]
+
+
+def charts(view: View, figure: Figure, wide: Size = WIDE) -> Safe | None:
+    """The figure's charts: one for closed loops, one for open ones; None without a value."""
+    drawn = [
+        both(chart, f"{figure.id}-{kind}", wide) for kind in KINDS if (chart := _chart(view, figure, kind))
+    ]
+    return tag("div", *drawn, class_="stack") if len(drawn) > 1 else join(*drawn) if drawn else None
+
+
+def _chart(view: View, figure: Figure, kind: str) -> LineChart | BarChart | None:
+    arms = _arms(view, figure, kind)
+    loads = [load for load in view.loads(kind) if any(values(view, figure, arm.name, load) for arm in arms)]
+    if not arms or (len(arms) == len(loads) == 1):  # a single figure is no chart
+        return None
+    if len(loads) == 1:
+        return _bars(view, figure, arms, loads[0])
+    series = tuple(
+        Series(view.label(arm.name), view.look(arm.name), _marks(view, figure, arm.name, loads))
+        for arm in arms
+    )
+    return LineChart(
+        title=f"{figure.name} by {_X_TITLE[kind]}",
+        description=_told(view, figure, arms, loads),
+        series=series,
+        x_title=_X_TITLE[kind],
+        y_title=figure.name,
+        x_ticks=tuple(load_value(load) for load in loads),
+        x_log=load_value(loads[-1]) / max(load_value(loads[0]), 1e-9) >= 8,
+        y_log=figure.log and _spans(view, figure, arms, loads),
+        watermark=view.watermark,
+    )
+
+
+def _spans(view: View, figure: Figure, arms: list[ArmRecord], loads: list[Load]) -> bool:
+    """Whether the values lie so far apart that an even axis would press most of them flat."""
+    found = [v[0] for arm in arms for load in loads if (v := values(view, figure, arm.name, load))]
+    return min(found) > 0 and max(found) / min(found) > 8
+
+
+def _marks(view: View, figure: Figure, arm: str, loads: list[Load]) -> tuple[Mark, ...]:
+    found = ((load, values(view, figure, arm, load)) for load in loads)
+    return tuple(Mark(load_value(load), *value) for load, value in found if value)
+
+
+def _bars(view: View, figure: Figure, arms: list[ArmRecord], load: Load) -> BarChart:
+    found = ((arm.name, values(view, figure, arm.name, load)) for arm in arms)
+    return BarChart(
+        title=f"{figure.name} at {load.label}",
+        description=_told(view, figure, arms, [load]),
+        bars=tuple(Bar(view.label(name), view.look(name), *value) for name, value in found if value),
+        y_title=f"{figure.name}, at {load.label}",
+        watermark=view.watermark,
+    )
+
+
+def _told(view: View, figure: Figure, arms: list[ArmRecord], loads: list[Load]) -> str:
+    """The chart in words: each arm at its first and last load."""
+    parts = []
+    for arm in arms:
+        ends = [(load, values(view, figure, arm.name, load)) for load in dict.fromkeys((loads[0], loads[-1]))]
+        said = ", ".join(f"{formatting.number(value[0])} at {load.label}" for load, value in ends if value)
+        parts.append(f"{view.label(arm.name)}: {said}")
+    return ". ".join(parts) + ". All values are in the table."
+
+
+def pivot(
+    view: View, figure: Figure, caption: str, show: Callable[[float | None], str] = formatting.number
+) -> Safe:
+    """The same figures as a table: a row for each load, a column for each arm."""
+    arms = {arm.name: arm for kind in KINDS for arm in _arms(view, figure, kind)}
+    loads = [load for kind in KINDS for load in view.loads(kind)]
+    rows: list[list[Content]] = []
+    for load in loads:
+        found = {name: values(view, figure, name, load) for name in arms}
+        if any(found.values()):
+            rows.append([load.label, *(show(value[0] if value else None) for value in found.values())])
+    heads = ["load", *(arm_cell(view, name) for name in arms)]
+    several = any(len(view.measured(name, load)) > 1 for name in arms for load in loads)
+    return table(heads, rows, caption=f"{caption} (the median of several runs)" if several else caption)

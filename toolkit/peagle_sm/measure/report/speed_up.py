@@ -1,19 +1,87 @@
-"""How much faster: every comparison with its interval, and what it is made of. Pure."""
+"""The section on speed-up: every comparison with its confidence interval, and its factors. Pure.
+
+The intervals are drawn as cells of the table, all on one logarithmic axis with 1 marked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from peagle_sm.core.display.markup import Content, Safe, join, tag
-from peagle_sm.measure.records import ComparisonRecord
-from peagle_sm.measure.report import words
-from peagle_sm.measure.report.interval_plot import IntervalAxis
-from peagle_sm.measure.report.runs import are_alike
+from peagle_sm.core.display import Content, Safe, join, tag
+from peagle_sm.measure.report import formatting
+from peagle_sm.measure.report.charts import Scale, ratio_ticks
+from peagle_sm.measure.report.formatting import Look, marker
+from peagle_sm.measure.report.merging import are_alike
 from peagle_sm.measure.report.section import Section, arm_cell, folded, table
 from peagle_sm.measure.report.verdict import chief
 from peagle_sm.measure.report.view import View, load_value
+from peagle_sm.measure.results.records import ComparisonRecord, Interval
+
+_WIDTH, _HEIGHT, _PAD = 300.0, 26.0, 14.0
+_LABEL = 28.0  # how far apart two labels must be
+
+
+@dataclass(frozen=True)
+class IntervalAxis:
+    """The axis that a column of cells shares."""
+
+    scale: Scale
+    ticks: tuple[float, ...]
+
+    @classmethod
+    def over(cls, intervals: Iterable[Interval]) -> IntervalAxis:
+        """An axis that holds every interval, and 1."""
+        found = list(intervals)
+        low = min([0.98, *(each.low for each in found)])
+        high = max([1.02, *(each.high for each in found)])
+        margin = (high / low) ** 0.04
+        low, high = low / margin, high * margin
+        ticks = tuple(ratio_ticks(low, high))
+        return cls(Scale(low, high, _PAD, _WIDTH - _PAD, log=True), ticks)
+
+    def head(self) -> Safe:
+        """The axis itself, for the column's head; labels that would touch are left out, 1 never is."""
+        shown: list[float] = []
+        for tick in sorted(self.ticks, key=lambda tick: (tick != 1.0, tick)):
+            if all(abs(self.scale(tick) - self.scale(other)) >= _LABEL for other in shown):
+                shown.append(tick)
+        return _cell(*(self._label(tick, end=tick in (min(shown), max(shown))) for tick in shown))
+
+    def _label(self, tick: float, *, end: bool) -> Safe:
+        # On a phone only 1 and the ends are kept: the others would touch.
+        kind = "tick one" if tick == 1 else "tick end" if end else "tick"
+        return tag("text", formatting.axis(tick), x=self.scale(tick), y=20, class_=kind, text_anchor="middle")
+
+    def cell(self, interval: Interval, look: Look) -> Safe:
+        """One interval: its line, its ends, its value; hollow where 1 lies inside."""
+        low, high, x = (self.scale(v) for v in (interval.low, interval.high, interval.value))
+        y = _HEIGHT / 2
+        return _cell(
+            *(self._rule(tick) for tick in self.ticks),
+            tag(
+                "g",
+                tag("path", d=f"M{low:.1f} {y - 4}v8m0 -4H{high:.1f}m0 -4v8", class_="interval"),
+                marker(look.shape, x, y, 4.2, hollow=not interval.shown),
+                class_=look.classes,
+            ),
+        )
+
+    def _rule(self, tick: float) -> Safe:
+        x = self.scale(tick)
+        return tag("line", x1=x, x2=x, y1=0, y2=_HEIGHT, class_="one" if tick == 1 else "grid")
+
+
+def _cell(*content: Safe) -> Safe:
+    return tag(
+        "svg",
+        *content,
+        viewBox=f"0 0 {_WIDTH:g} {_HEIGHT:g}",
+        class_="cell",
+        aria_hidden="true",
+    )
+
 
 _OVER = {"prompts": "prompts", "blocks": "time blocks", "deployments": "deployments"}
 
@@ -114,10 +182,10 @@ def _row(view: View, axis: IntervalAxis, row: ComparisonRecord, columns: _Column
     cells: list[Content] = [_names(view, row)] if columns.names else []
     cells += [row.load.label] if columns.loads else []
     cells += [view.run_of(row)] if columns.runs else []
-    cells += [_figure(row), words.span(row.ratio), axis.cell(row.ratio, view.look(row.faster))]
+    cells += [_figure(row), formatting.span(row.ratio), axis.cell(row.ratio, view.look(row.faster))]
     if columns.split:
         parts = (row.acceptance_ratio, row.step_time_ratio)
-        cells += [words.DASH if part is None else words.ratio(part.value) for part in parts]
+        cells += [formatting.DASH if part is None else formatting.ratio(part.value) for part in parts]
     cells += [_units(row)] if columns.units else []
     if columns.alike:
         cells.append(_alike(row))
@@ -129,11 +197,11 @@ def _units(row: ComparisonRecord) -> str:
 
 
 def _alike(row: ComparisonRecord) -> str:
-    return f"{row.identical_outputs} of {row.compared_outputs}" if row.compared_outputs else words.DASH
+    return f"{row.identical_outputs} of {row.compared_outputs}" if row.compared_outputs else formatting.DASH
 
 
 def _figure(row: ComparisonRecord) -> Safe:
-    figure = words.ratio(row.ratio.value)
+    figure = formatting.ratio(row.ratio.value)
     if row.ratio.shown:
         return tag("strong", figure)
     return tag("span", figure, tag("small", " not shown"), class_="muted")
@@ -144,7 +212,8 @@ def _categories(view: View, row: ComparisonRecord) -> Safe:
     ranked = sorted(row.categories.items(), key=lambda item: -item[1].value)
     look = view.look(row.faster)
     body = [
-        [name, words.ratio(found.value), words.span(found), axis.cell(found, look)] for name, found in ranked
+        [name, formatting.ratio(found.value), formatting.span(found), axis.cell(found, look)]
+        for name, found in ranked
     ]
     caption = f"{view.label(row.faster)} over {view.label(row.slower)} at {row.load.label}, by category"
     return table(["category", "speed-up", "95% interval", axis.head()], body, caption=caption)
@@ -158,10 +227,12 @@ def _range(view: View) -> str:
     shown = sum(row.ratio.shown for row in rows)
     names = f"{view.label(first.faster)} over {view.label(first.slower)}"
     if len(rows) == 1:
-        said = f"{names}: {words.with_span(rows[0].ratio)} at {rows[0].load.label}."
+        said = f"{names}: {formatting.with_span(rows[0].ratio)} at {rows[0].load.label}."
     else:
         ends = (rows[0], rows[-1])
-        said = f"{names}: " + " and ".join(f"{words.ratio(r.ratio.value)} at {r.load.label}" for r in ends)
+        said = f"{names}: " + " and ".join(
+            f"{formatting.ratio(r.ratio.value)} at {r.load.label}" for r in ends
+        )
         what = "comparisons" if are_alike(row.load for row in rows) else "loads"
         said += f"; significant at {shown} of {len(rows)} {what}."
     least = min(row.deployments for row in rows)

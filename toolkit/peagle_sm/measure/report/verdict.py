@@ -1,4 +1,4 @@
-"""The report's first words: which mode is faster, by how much, how sure, and how far it reaches. Pure."""
+"""The headline: which mode is faster, by how much, how sure, with which limits; and its figures. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from peagle_sm.measure.records import CheckRecord, ComparisonRecord, FitRecord, Load, PointRecord
-from peagle_sm.measure.report import words
+from peagle_sm.measure.report import formatting
+from peagle_sm.measure.report.costs import CostRow, cheapest, cost_rows
 from peagle_sm.measure.report.view import View, load_value
+from peagle_sm.measure.results.records import CheckRecord, ComparisonRecord, FitRecord, Load, PointRecord
 
 #: Which pairs answer the reader's question, best first.
 _QUESTIONS = (("p-eagle", "eagle3"), ("p-eagle", "none"), ("eagle3", "none"))
@@ -59,7 +60,7 @@ def verdict(view: View) -> Verdict:
 def _verdict(view: View) -> Verdict:
     row = chief(view)
     if row is not None:
-        figure = words.ratio(row.ratio.value)
+        figure = formatting.ratio(row.ratio.value)
         gain = row.ratio.shown and row.ratio.value > 1
         return Verdict(claim(view, row), figure, limits(view, row), _other_end(view, row), gain)
     if view.points:
@@ -77,7 +78,7 @@ def _verdict(view: View) -> Verdict:
 
 def _begun(text: str) -> str:
     """As a sentence begins; an endpoint's own name stays as it is written."""
-    plain = words.MODE_NAMES["none"]
+    plain = formatting.MODE_NAMES["none"]
     return text[0].upper() + text[1:] if text.startswith(plain) else text
 
 
@@ -89,8 +90,8 @@ def _other_end(view: View, row: ComparisonRecord) -> str:
     if last.load == row.load:
         return ""
     if not last.ratio.shown:
-        return f"No difference shown at {last.load.label}: {words.with_span(last.ratio)}."
-    return f"At {last.load.label}: {words.with_span(last.ratio)}."
+        return f"No difference shown at {last.load.label}: {formatting.with_span(last.ratio)}."
+    return f"At {last.load.label}: {formatting.with_span(last.ratio)}."
 
 
 def claim(view: View, row: ComparisonRecord) -> str:
@@ -101,17 +102,18 @@ def claim(view: View, row: ComparisonRecord) -> str:
     """
     kind = "open" if not row.ratio.shown else "faster" if row.ratio.value > 1 else "slower"
     a, b = view.label(row.faster), view.label(row.slower)
-    said = _CLAIMS[kind].format(a=a, b=b, ratio=words.ratio(row.ratio.value))
+    said = _CLAIMS[kind].format(a=a, b=b, ratio=formatting.ratio(row.ratio.value))
     said = _begun(said)
-    figure = f"{words.ratio(row.ratio.value)} " if kind == "open" else ""
+    figure = f"{formatting.ratio(row.ratio.value)} " if kind == "open" else ""
     reach = ", in this deployment" if row.deployments == 1 else ""
-    return f"{said}{':' if kind == 'open' else ''} {figure}{words.span(row.ratio)} at {row.load.label}{reach}"
+    colon, span = ":" if kind == "open" else "", formatting.span(row.ratio)
+    return f"{said}{colon} {figure}{span} at {row.load.label}{reach}"
 
 
 def limits(view: View, row: ComparisonRecord) -> tuple[str, ...]:
     """How far a comparison reaches: deployments, what the interval is over, workload, temperature."""
     reach = "this deployment only" if row.deployments == 1 else f"over {row.deployments} deployments"
-    found = [reach, f"95% interval over {words.plural(row.units, row.over[:-1])}"]
+    found = [reach, f"95% interval over {formatting.plural(row.units, row.over[:-1])}"]
     pairs = [(each.faster, each.slower, each.load) for each in view.comparisons]
     if pairs.count((row.faster, row.slower, row.load)) > 1:
         found.insert(0, f"run {view.run_of(row)}")
@@ -153,7 +155,7 @@ def _of_fits(view: View) -> Verdict:
     reach = "this deployment only" if least == 1 else f"from {least} deployments"
     rates = "; ".join(told for fit in fits if (told := _rates(fit)))
     second = f"Tokens a second: {rates}." if rates else ""
-    return Verdict(f"Best K for {words.MODE_NAMES[mode]}: {said}", "", (reach,), second)
+    return Verdict(f"Best K for {formatting.MODE_NAMES[mode]}: {said}", "", (reach,), second)
 
 
 def _rates(fit: FitRecord) -> str:
@@ -161,7 +163,7 @@ def _rates(fit: FitRecord) -> str:
     by_k = {point.k: point.otps for point in fit.points}
     if 0 not in by_k or fit.best_k not in by_k:
         return ""
-    chosen, plain = words.number(by_k[fit.best_k]), words.number(by_k[0])
+    chosen, plain = formatting.number(by_k[fit.best_k]), formatting.number(by_k[0])
     return f"{chosen} at {fit.load.label} with K={fit.best_k}, {plain} without speculation"
 
 
@@ -176,7 +178,7 @@ def first_point(view: View) -> PointRecord:
 def _of_points(view: View) -> Verdict:
     point = first_point(view)
     label = view.label(point.arm)
-    figure = f"{words.number(point.otps)} tokens/s"
+    figure = f"{formatting.number(point.otps)} tokens/s"
     limits = [name] if (name := workload_name(view)) is not None else []
     if (temperature := temperature_of(view, point.load)) is not None:
         limits.append(f"temperature {temperature:g}")
@@ -203,3 +205,127 @@ def checked(checks: Sequence[CheckRecord]) -> str:
     if not passed:
         return f"Nothing was checked{besides}{of}"
     return f"Outputs are the target's own: {passed} of {applicable} checks passed{besides}{of}"
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A figure, what it is, and what to read it against; ``tone`` is "bad" where it warns."""
+
+    name: str
+    figure: str
+    detail: str
+    tone: str = ""
+
+
+def tiles(view: View) -> tuple[Tile, ...]:
+    """At most four; whether the answers are the same is never the one left out."""
+    checks = _checks(view)
+    if chief(view) is None and view.points:
+        found = (*_of_point(view), _cost(view))
+    else:
+        alike = _alike(view) if checks is None else None
+        found = (_over_none(view), _acceptance(view), alike, _cost(view), _best_k(view))
+    shown = [tile for tile in found if tile is not None][: 4 if checks is None else 3]
+    return (*shown, checks) if checks else tuple(shown)
+
+
+def _of_point(view: View) -> tuple[Tile | None, ...]:
+    """What one user of the endpoint sees, at the headline's load."""
+    point = first_point(view)
+    at = f"{view.label(point.arm)} at {point.load.label}"
+    length = point.acceptance.per_step if point.acceptance else None
+    figures = (
+        ("ms to the first token, p95", point.ttft_ms.p95 if point.ttft_ms else None),
+        ("ms per output token, p50", point.tpot_ms.p50 if point.tpot_ms else None),
+        ("tokens per pass of the target", length),
+    )
+    return tuple(Tile(name, formatting.number(figure), at) for name, figure in figures if figure is not None)
+
+
+def _over_none(view: View) -> Tile | None:
+    first = chief(view)
+    if first is None or view.arm(first.slower).mode == "none":
+        return None
+    for row in view.comparisons:
+        if row.faster == first.faster and view.arm(row.slower).mode == "none" and row.load == first.load:
+            detail = f"{view.label(row.faster)}, {formatting.span(row.ratio)} at {row.load.label}"
+            return Tile("over plain decoding", formatting.ratio(row.ratio.value), detail)
+    return None
+
+
+def _acceptance(view: View) -> Tile | None:
+    first = chief(view)
+    if first is None:
+        return None
+    lengths = [
+        next((p.acceptance.per_step for p in view.measured(name, first.load) if p.acceptance), None)
+        for name in (first.faster, first.slower)
+    ]
+    if lengths[0] is None:
+        return None
+    against = f"; {view.label(first.slower)} {formatting.number(lengths[1])}" if lengths[1] else ""
+    return Tile(
+        "tokens per pass of the target", formatting.number(lengths[0]), view.label(first.faster) + against
+    )
+
+
+def _alike(view: View) -> Tile | None:
+    """Whether greedy answers were those of plain decoding, where the comparison tells."""
+    first = chief(view)
+    if first is None:
+        return None
+    rows = [row for row in view.comparisons if row.faster == first.faster and row.load == first.load]
+    plain = [row for row in rows if view.arm(row.slower).mode == "none"]
+    row = (plain or [first])[0]
+    if not row.compared_outputs:
+        return None
+    figure = f"{row.identical_outputs} of {row.compared_outputs}"
+    return Tile("prompts answered alike", figure, f"{view.label(row.faster)}; {view.label(row.slower)}")
+
+
+def _cost(view: View) -> Tile | None:
+    rows = cost_rows(view.arms, view.points)
+    best = cheapest(rows)
+    if best is None or best.usd_per_million is None:
+        return None
+    detail = f"{view.label(best.arm.name)} at {best.load.label}"
+    other = _rival(view, rows, best)
+    if other is not None and other.usd_per_million:
+        less = 1 - best.usd_per_million / other.usd_per_million
+        detail += f", {formatting.share(less)} less than {view.label(other.arm.name)}"
+    return Tile("USD per million output tokens", formatting.usd(best.usd_per_million), detail)
+
+
+def _rival(view: View, rows: tuple[CostRow, ...], best: CostRow) -> CostRow | None:
+    """The other side of the headline, at its own cheapest point."""
+    first = chief(view)
+    if first is None or best.arm.name not in (first.faster, first.slower):
+        return None
+    shown = [
+        row.ratio.shown
+        for row in view.comparisons
+        if (row.faster, row.slower, row.load) == (first.faster, first.slower, best.load)
+    ]
+    if not any(shown):  # without a difference shown, none may be claimed in money either
+        return None
+    name = first.slower if best.arm.name == first.faster else first.faster
+    return cheapest([row for row in rows if row.arm.name == name])
+
+
+def _best_k(view: View) -> Tile | None:
+    fits = [fit for fit in view.fits if fit.mode == "p-eagle"] or list(view.fits)
+    if not fits:
+        return None
+    found = sorted({fit.best_k for fit in fits})
+    figure = str(found[0]) if len(found) == 1 else f"{found[0]} to {found[-1]}"
+    detail = ", ".join(f"{fit.best_k} at {fit.load.label}" for fit in fits)
+    return Tile(f"best K, {formatting.MODE_NAMES[fits[0].mode]}", figure, detail)
+
+
+def _checks(view: View) -> Tile | None:
+    if not view.checks:
+        return None
+    passed = sum(check.passed is True for check in view.checks)
+    failed = any(check.passed is False for check in view.checks)
+    figure = f"{passed} of {sum(check.applicable for check in view.checks)}"
+    return Tile("checks of the answers passed", figure, checked(view.checks), "bad" if failed else "")

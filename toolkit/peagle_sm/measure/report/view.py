@@ -1,13 +1,18 @@
-"""One or several results files as what a report shows of them. Pure."""
+"""One or several results files as the report shows them, and the cautions to read before any figure. Pure.
+
+A caution says that the figures are of a small stand-in model, are made up, or belong to wrong answers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.records import (
+from peagle_sm.measure.report import formatting
+from peagle_sm.measure.report.formatting import Look
+from peagle_sm.measure.results.records import (
     ArmRecord,
     CheckRecord,
     ComparisonRecord,
@@ -17,8 +22,7 @@ from peagle_sm.measure.records import (
     PointRecord,
     RequestRecord,
 )
-from peagle_sm.measure.report.looks import Look
-from peagle_sm.measure.result_file import Results
+from peagle_sm.measure.results.result_file import Results
 
 STAND_IN = "small stand-in weights"
 
@@ -28,7 +32,7 @@ class View:
     """What all files say together; arms in the order none, eagle3, p-eagle, controls last.
 
     ``withheld`` are points at which the client was the bottleneck, and what was compared there: their figures
-    are shown nowhere (`withholding`). ``files`` are the results by what to call them, ``interrupted`` the
+    are shown nowhere (`load.points`). ``files`` are the results by what to call them, ``interrupted`` the
     runs that have less than they were asked for, ``empty`` the files of which nothing is shown.
     """
 
@@ -131,3 +135,40 @@ class View:
 def load_value(load: Load) -> float:
     """The load as a number: its concurrency or its rate."""
     return float((load.concurrency if load.kind == "closed" else load.rate_per_s) or 0)
+
+
+STAND_IN_CAUTION = (
+    "These figures compare the modes on the machine that ran them; they say nothing about a large model on a"
+    " GPU."
+)
+
+
+@dataclass(frozen=True)
+class Caution:
+    """``kind`` chooses the colour; ``name`` is stressed."""
+
+    kind: Literal["wrong", "not-real"]
+    name: str
+    text: str
+
+
+def cautions(view: View) -> tuple[Caution, ...]:
+    """All that hold, the gravest first."""
+    found = []
+    failed = list(dict.fromkeys(check.name for check in view.checks if check.passed is False))
+    if failed:
+        text = f"{', '.join(failed)} failed. A speed-up with other answers is none."
+        found.append(Caution("wrong", "Answers are not the target's own", text))
+    for row in view.comparisons:
+        if row.control and row.ratio.shown:
+            text = (
+                f"{view.label(row.slower)} beside itself came out as {formatting.with_span(row.ratio)} at"
+                f" {row.load.label}, which leaves out 1. By chance that happens in 1 run of 20; measure again"
+                " before the other ratios are believed."
+            )
+            found.append(Caution("wrong", "The control failed", text))
+    if view.synthetic:
+        found.append(Caution("not-real", "Synthetic data", f"{view.synthetic}."))
+    if view.stand_in:
+        found.append(Caution("not-real", "Small stand-in weights", STAND_IN_CAUTION))
+    return tuple(found)

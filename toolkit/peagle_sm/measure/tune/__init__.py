@@ -1,7 +1,8 @@
 """The best num_speculative_tokens for each concurrency, and the best mode, from few deployments or one.
 
-Pure: `reading` and `window` (what a measurement tells), `levels`, `curve`, `fit`, `predict`, `decide`,
-`plan`, `outcome`, `agreement`, `yaml_edit`, `price`, `arms`, `components`; `surface` and `simulate` (made-up
-endpoints). At the edge: `side` (one endpoint under load), `strategy` (which K when), `run` (deploy, measure,
-delete).
+`readings` says what one measured window shows, `fit` and `predict` give the rate at every K, `decide` chooses
+the next K, `outcome` the final one; `arms` holds the endpoints. `windows` measures one endpoint under load,
+`run` deploys, measures and deletes, `job` leads from the options to the result.
 """
+
+from __future__ import annotations

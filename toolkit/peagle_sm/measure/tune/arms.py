@@ -1,12 +1,41 @@
-"""The endpoints that a tuning deploys: one spec for each, with names that tell what they are. Pure."""
+"""The endpoints that a tuning deploys: one spec for each arm, or one endpoint with a component for each arm.
+
+Arms side by side run on one instance: one endpoint, one inference component for each arm. Each component
+names a model of its own (``ModelName``, which brings the draft head along) and takes the accelerators of one
+replica, so an instance with eight of them holds eight arms on one bill. The lifetime schedules delete the
+components too: SageMaker refuses to delete an endpoint that has any. `Host` creates this endpoint and deletes
+it on every ending.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self
 
-from peagle_sm.core.errors import SpecError
+from peagle_sm.aws.control import lifetime
+from peagle_sm.aws.control.sagemaker import component_names, describe_component
+from peagle_sm.aws.session.errors import aws_errors, is_refused_now
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.catalog import load_catalog
+from peagle_sm.core.errors import BillableLeft, EndpointFailed, NotFound, PeagleError, SpecError
+from peagle_sm.core.plan.memory import compute_requirements
+from peagle_sm.core.plan.payloads import hard_schedule_name, lifetime_schedule, partition
+from peagle_sm.core.plan.plan import Plan, bodies
+from peagle_sm.core.plan.records import Request
+from peagle_sm.core.plan.resolve import resolve
+from peagle_sm.core.plan.tags import ENDPOINT, MODE
 from peagle_sm.core.spec.endpoint_spec import MODES, EndpointSpec, Mode
-from peagle_sm.measure.compare.modes import spec_of
+from peagle_sm.measure.compare.arms import spec_of
+from peagle_sm.measure.compare.deployments import refuse_taken_names
+from peagle_sm.service import Endpoint, Pacing, delete
+from peagle_sm.service.inventory.guard_state import require_guard
+from peagle_sm.service.inventory.inspection import follow_endpoint, patience_s
+from peagle_sm.service.progress import Progress, Reporter
 
 #: Tells the plugin in container/plugins/peagle_runtime_k to take K from each request.
 RUNTIME_SWITCH = "PEAGLE_SM_RUNTIME_K"
@@ -75,3 +104,319 @@ def parse_label(text: str) -> tuple[str, int]:
     """Mode and K of what `label` wrote."""
     mode, _, k = text.partition(" K=")
     return mode, int(k or 0)
+
+
+_PLACED = ("ExecutionRoleArn", "EnableNetworkIsolation", "VpcConfig")
+_HOST_MEMORY = 0.9  #: of a host without accelerators that the components may share
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """The requests that make the endpoint, in order; ``components`` are the components' names by arm."""
+
+    endpoint: str
+    requests: tuple[Request, ...]
+    components: Mapping[str, str]
+    usd_per_hour: float | None
+    schedules: tuple[str, ...]
+    startup_timeout_s: int
+
+    def of(self, operation: str) -> list[dict[str, Any]]:
+        """The parameters of each request of one operation."""
+        return [one.parameters for one in self.requests if one.operation == operation]
+
+
+def host_name(spec_name: str) -> str:
+    """The endpoint's name."""
+    return f"{PREFIX}-{spec_name}"
+
+
+def spread(max_k: int, count: int) -> tuple[int, ...]:
+    """``count`` K from small to ``max_k``, closer together where they are small: 1, 2, 3, 4, 5, 7, 11.
+
+    Raises:
+        SpecError: fewer than two, of which no curve can be drawn.
+    """
+    if count < 2:
+        raise SpecError(
+            f"--components: {count} K for each mode; allowed: 2 or more, besides the baseline.",
+            next_step="Run more arms side by side, or tune one mode at a time.",
+        )
+    if count >= max_k:
+        return tuple(range(1, max_k + 1))
+    least = 3 if count == 2 and max_k > 5 else 2 if count < 5 and max_k > 5 else 1
+    ratio = (max_k / least) ** (1 / (count - 1))
+    found: list[int] = []
+    for index in range(count):
+        wanted = round(least * ratio**index)
+        found.append(max(wanted, found[-1] + 1) if found else wanted)
+    return tuple(min(k, max_k - (count - 1 - index)) for index, k in enumerate(found))
+
+
+def host_plan(spec_name: str, plans: Mapping[str, Plan]) -> HostPlan:
+    """One endpoint for the arms of ``plans`` (by arm, each planned as an endpoint of its own).
+
+    Raises:
+        SpecError: the instance has too few accelerators for all arms.
+        PlanRefused: an arm's plan has no requests.
+    """
+    endpoint = host_name(spec_name)
+    first = next(iter(plans.values()))
+    template = bodies(first)
+    variant = {
+        key: value for key, value in template.config["ProductionVariants"][0].items() if key != "ModelName"
+    }
+    variant["InitialInstanceCount"] = 1
+    needs = _requirements(first, len(plans))
+    tags = _tags(template.endpoint["Tags"], endpoint)
+    models, components, names = [], [], {}
+    for arm, plan in plans.items():
+        body = {**bodies(plan).model, "ModelName": plan.names.model, "Tags": tags}
+        models.append(Request("sagemaker", "create_model", body))
+        names[arm] = plan.names.endpoint
+        timeouts = ("ModelDataDownloadTimeoutInSeconds", "ContainerStartupHealthCheckTimeoutInSeconds")
+        specification = {
+            "ModelName": plan.names.model,
+            "StartupParameters": {key: variant[key] for key in timeouts},
+            "ComputeResourceRequirements": needs,
+        }
+        component = {
+            "InferenceComponentName": plan.names.endpoint,
+            "EndpointName": endpoint,
+            "VariantName": variant["VariantName"],
+            "Specification": specification,
+            "RuntimeConfig": {"CopyCount": 1},
+            "Tags": tags,
+        }
+        components.append(Request("sagemaker", "create_inference_component", component))
+    placed = {key: template.model[key] for key in _PLACED if key in template.model}
+    config = {
+        **template.config,
+        "EndpointConfigName": f"{endpoint}-{first.spec_hash[:8]}",
+        "ProductionVariants": [variant],
+        **placed,
+        "Tags": tags,
+    }
+    schedules = _schedules(endpoint, first, list(names.values()))
+    return HostPlan(
+        endpoint=endpoint,
+        requests=(
+            *schedules,
+            *models,
+            Request("sagemaker", "create_endpoint_config", config),
+            Request(
+                "sagemaker",
+                "create_endpoint",
+                {
+                    "EndpointName": endpoint,
+                    "EndpointConfigName": config["EndpointConfigName"],
+                    "Tags": tags,
+                },
+            ),
+            *components,
+        ),
+        components=names,
+        usd_per_hour=first.usd_per_hour,
+        schedules=tuple(one.parameters["Name"] for one in schedules),
+        startup_timeout_s=first.spec.startup_timeout_s,
+    )
+
+
+def _requirements(plan: Plan, arms: int) -> dict[str, Any]:
+    draft = resolve(plan.spec, plan.context, load_catalog())
+    facts = draft.instance(draft.instance_types[0])
+    needs = compute_requirements(draft)
+    each = int(needs.get("NumberOfAcceleratorDevicesRequired", 0))
+    if not each:
+        memory = int((facts.host_memory_gb if facts and facts.host_memory_gb else 0) * 1000 * _HOST_MEMORY)
+        return {"NumberOfCpuCoresRequired": 1.0, "MinMemoryRequiredInMb": max(128, memory // arms)}
+    have = facts.gpu_count if facts is not None else 0
+    if have < arms * each:
+        raise SpecError(
+            f"placement.instance_types: {draft.instance_types[0]} has {have} accelerators; {arms} arms "
+            f"side by side need {arms * each}.",
+            next_step="Choose an instance with eight, run fewer arms, or leave --components out.",
+            details={"have": have, "needed": arms * each},
+        )
+    return needs
+
+
+def _tags(tags: list[dict[str, str]], endpoint: str) -> list[dict[str, str]]:
+    """The arms' tags, under the name of the endpoint that carries them: what deletes it looks for that."""
+    other = {ENDPOINT: endpoint, MODE: "none"}
+    return [{**tag, "Value": other.get(tag["Key"], tag["Value"])} for tag in tags]
+
+
+def _schedules(endpoint: str, plan: Plan, components: list[str]) -> list[Request]:
+    """The end of its life: each component, and the endpoint, which is refused while one is left."""
+    context = plan.context
+    if context.now is None:
+        return []
+    draft = resolve(plan.spec, context, load_catalog())
+    hours = timedelta(hours=plan.spec.lifecycle.max_lifetime_hours)
+    expiry = context.now.replace(microsecond=0) + hours
+    last = lifetime_schedule(endpoint, draft.region, draft.scheduler_role_arn, expiry)
+    found = []
+    for number, component in enumerate(components, start=1):
+        target = {
+            "Arn": f"arn:{partition(draft.region)}:scheduler:::aws-sdk:sagemaker:deleteInferenceComponent",
+            "RoleArn": draft.scheduler_role_arn,
+            "Input": json.dumps({"InferenceComponentName": component}),
+        }
+        body = {
+            **last,
+            "Name": hard_schedule_name(endpoint, number),
+            "Description": f"peagle-sm: deletes inference component {component} at the end of its lifetime",
+            "Target": target,
+        }
+        found.append(Request("scheduler", "create_schedule", body))
+    return [*found, Request("scheduler", "create_schedule", last)]
+
+
+class Host:
+    """Brings the plan's endpoint up as a ``with`` block begins, and deletes all of it as it ends."""
+
+    def __init__(
+        self,
+        plan: HostPlan,
+        session: Session,
+        *,
+        unguarded: bool = False,
+        progress: Progress | None = None,
+        pacing: Pacing | None = None,
+    ) -> None:
+        self._plan = plan
+        self._session = session
+        self._unguarded = unguarded
+        self._progress = progress
+        self._pacing = pacing or Pacing.for_session(session)
+        self._report = Reporter(progress, self._pacing, plan.usd_per_hour)
+        self.endpoint = Endpoint(plan.endpoint, session, pacing=self._pacing)
+
+    def __enter__(self) -> Self:
+        """Create everything and wait until every component serves.
+
+        Raises:
+            GuardMissing: no guard, and not ``unguarded``.
+            PlanRefused: the name is taken.
+            EndpointFailed: the endpoint or a component did not come up; everything is deleted again.
+        """
+        if not self._unguarded:
+            require_guard(self._session)
+        refuse_taken_names(self._session, [self._plan.endpoint])
+        try:
+            self._create()
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Delete everything.
+
+        Raises:
+            BillableLeft: something could not be proven gone; its lifetime limit is still armed.
+        """
+        self._leave()
+
+    def _create(self) -> None:
+        lifetime.remove_hard(self._session, self._plan.endpoint)
+        for parameters in self._plan.of("create_schedule"):
+            lifetime.arm(self._session, parameters)
+        self._report("lifetime", f"lifetime limits armed: {len(self._plan.schedules)} schedules")
+        for operation in ("create_model", "create_endpoint_config", "create_endpoint"):
+            self._send(operation)
+        self._report.start_billing()
+        follow_endpoint(
+            self._session,
+            self._plan.endpoint,
+            self._plan.of("create_endpoint_config")[0]["EndpointConfigName"],
+            patience=patience_s(self._plan.startup_timeout_s),
+            pacing=self._pacing,
+            report=self._report,
+            note=lambda facts: None,
+        )
+        self._send("create_inference_component")
+        self._wait(self._serving, patience_s(self._plan.startup_timeout_s))
+
+    def _send(self, operation: str) -> None:
+        client = self._session.creating_client("sagemaker")
+        for parameters in self._plan.of(operation):
+            with aws_errors(operation, self._session.local_url):
+                getattr(client, operation)(**parameters)
+        self._report("endpoint", f"{operation.replace('_', ' ')}: {len(self._plan.of(operation))} sent")
+
+    def _serving(self) -> bool:
+        states = {name: describe_component(self._session, name) for name in self._plan.components.values()}
+        for name, facts in states.items():
+            if facts is None or facts["InferenceComponentStatus"] == "Failed":
+                reason = (facts or {}).get("FailureReason", "it is gone")
+                raise EndpointFailed(
+                    f"Inference component {name} did not come up: {reason}",
+                    details={"failure_reason": reason},
+                )
+        waiting = [n for n, f in states.items() if f and f["InferenceComponentStatus"] != "InService"]
+        self._report(
+            "waiting", f"components: {len(states) - len(waiting)} of {len(states)} serve", status="Creating"
+        )
+        return not waiting
+
+    def _leave(self) -> None:
+        """Components first: SageMaker refuses to delete an endpoint that has any."""
+        try:
+            self._delete()
+        except KeyboardInterrupt:
+            now = self._pacing.clock()
+            for name in self._plan.schedules:
+                limit = lifetime.get(self._session, name)
+                if limit is not None:
+                    lifetime.bring_forward(self._session, limit, now)
+            raise self._billable("interrupted; the end of its lifetime is now") from None
+
+    def _delete(self) -> None:
+        self._wait(self._components_gone, self._pacing.delete_timeout_s)
+        with suppress(NotFound):
+            delete(
+                [self._plan.endpoint],
+                session=self._session,
+                progress=self._progress,
+                pacing=self._pacing,
+            )
+        for name in self._plan.schedules:
+            with suppress(NotFound):
+                lifetime.remove(self._session, name)
+
+    def _components_gone(self) -> bool:
+        left = component_names(self._session, self._plan.endpoint)
+        for name in left:
+            facts = describe_component(self._session, name)
+            if facts is None or facts["InferenceComponentStatus"] == "Deleting":
+                continue
+            try:
+                with aws_errors("DeleteInferenceComponent", self._session.local_url):
+                    self._session.client("sagemaker").delete_inference_component(InferenceComponentName=name)
+            except NotFound:
+                continue
+            except PeagleError as error:
+                if not is_refused_now(error):
+                    raise self._billable(error.message) from error
+        self._report("cleanup", f"components: {len(left)} left", status="Deleting")
+        return not left
+
+    def _wait(self, done: Callable[[], bool], patience: float) -> None:
+        deadline = self._pacing.monotonic() + patience
+        while not done():
+            if self._pacing.monotonic() >= deadline:
+                raise self._billable(f"not done after {patience / 60:.0f} minutes")
+            self._pacing.sleep(self._pacing.poll_s)
+
+    def _billable(self, why: str) -> BillableLeft:
+        name = self._plan.endpoint
+        return BillableLeft(
+            f"Endpoint {name} may remain, with its inference components: {why}",
+            next_step=f"delete its components in the console, then: peagle-sm delete {name} --yes"
+            f"{self._session.command_flags()}; its lifetime limits are armed",
+            details={"resources": [f"endpoint/{name}"], "region": self._session.region},
+        )

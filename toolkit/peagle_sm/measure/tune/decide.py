@@ -1,14 +1,21 @@
-"""Which K to measure next, and which to choose. Pure."""
+"""Which K to measure next, and which K to choose.
+
+A tuning measures its K in one running engine, in arms side by side, or in one deployment after another.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
 
-from peagle_sm.measure.tune.predict import Prediction, together, without_baseline
+from peagle_sm.measure.tune.fit import Noise, fit, level, noise_of
+from peagle_sm.measure.tune.predict import Prediction, predict, together, without_baseline
+from peagle_sm.measure.tune.readings import Reading
+from peagle_sm.measure.tune.windows import Side
 
 #: A smaller K is chosen while it is not significantly slower than the best one at this level …
 CHOICE_SHARE = 0.95
@@ -141,3 +148,141 @@ def first_probes(max_k: int) -> Sequence[int]:
         return tuple(range(1, max_k + 1))
     small = max(1, round(0.65 * math.sqrt(max_k)))
     return (small, min(max_k, max(small + 1, round(2 * math.sqrt(max_k)))))
+
+
+LEAST_GAIN = 0.002  #: a further deployment is worth it while it is expected to add this share of the rate
+RUNTIME_ROUNDS = 4  #: passes over the K still in question, where K changes inside one process
+
+
+def most_deployments(max_k: int) -> int:
+    """How many K to deploy at most, besides the baseline, where the user sets no limit."""
+    return 4 if max_k <= 12 else 6
+
+
+def next_deployment(
+    readings: Sequence[Reading], max_k: int, most: int | None = None, noise: Noise | None = None
+) -> int | None:
+    """The next K to deploy; None when ``most`` were deployed or another one is expected to add nothing."""
+    deployed = {reading.k for reading in readings} - {0}
+    if len(deployed) >= (most or most_deployments(max_k)):
+        return None
+    for k in first_probes(max_k):
+        if k not in deployed:
+            return k
+    return next_k(predict(fit(readings, max_k, noise), readings, noise), LEAST_GAIN)
+
+
+def next_round(
+    readings: Sequence[Reading], max_k: int, concurrency: int, noise: Noise | None = None
+) -> list[int]:
+    """The K of the next round at one concurrency: all at first, then those in question; none at the end.
+
+    The second round takes place in any case: without repeats nobody knows how noisy this endpoint is.
+    """
+    blocks = {reading.block for reading in readings if reading.k and reading.concurrency == concurrency}
+    if not blocks:
+        return list(range(1, max_k + 1))
+    prediction = predict(fit(readings, max_k, noise), readings, noise)[concurrency]
+    rivals = contenders({concurrency: prediction}, share=0.8)
+    return sorted({*rivals, *leaders(prediction)}) if len(blocks) == 1 else rivals
+
+
+Tell = Callable[[str], None]
+Bring = Callable[[int], AbstractContextManager[Side]]
+"""Deploys one K; leaving it deletes the endpoint."""
+
+
+def in_one_engine(
+    side: Side,
+    baseline: Side | None,
+    concurrencies: Sequence[int],
+    max_k: int,
+    tell: Tell,
+    *,
+    rounds: int = RUNTIME_ROUNDS,
+) -> list[Reading]:
+    """Every K once, then rounds over those still in question; each round in the other direction."""
+    readings: list[Reading] = []
+    for concurrency in concurrencies:
+        for block in range(rounds):
+            clean = level(readings)
+            ks = next_round(clean, max_k, concurrency, noise_of(clean))
+            if not ks:
+                break
+            tell(f"c={concurrency}, round {block + 1} of at most {rounds}: K {_listed(ks)}")
+            readings += _round(side, baseline, ks, concurrency, block)
+    return readings
+
+
+def every_k(
+    side: Side, concurrencies: Sequence[int], max_k: int, rounds: int, tell: Tell, first_block: int = 0
+) -> list[Reading]:
+    """The exhaustive sweep: every K in every round."""
+    readings: list[Reading] = []
+    for concurrency in concurrencies:
+        for block in range(rounds):
+            tell(f"sweep, c={concurrency}, round {block + 1} of {rounds}")
+            readings += _round(side, None, range(1, max_k + 1), concurrency, first_block + block)
+    return readings
+
+
+def side_by_side(
+    sides: Mapping[tuple[str, int], Side], concurrencies: Sequence[int], rounds: int, tell: Tell
+) -> dict[str, list[Reading]]:
+    """Arms that are all up, in turns: each round asks every one, in the other direction than the last.
+
+    One at a time: they share the host's processors, so that one under load would slow the others. Returns
+    the readings by mode.
+    """
+    found: dict[str, list[Reading]] = {mode: [] for mode, _ in sides}
+    for concurrency in concurrencies:
+        for block in range(rounds):
+            tell(f"c={concurrency}, round {block + 1} of {rounds}: {len(sides)} arms in turns")
+            order = list(sides)
+            for mode, k in order if block % 2 == 0 else reversed(order):
+                found[mode].append(sides[mode, k].read(k, concurrency, block))
+    return found
+
+
+def by_deployments(
+    bring: Bring,
+    baseline: Side | None,
+    concurrencies: Sequence[int],
+    max_k: int,
+    tell: Tell,
+    *,
+    most: int,
+    beside: bool,
+) -> tuple[list[Reading], int]:
+    """One deployment for each K, as few as possible; returns the readings and how many were deployed.
+
+    ``beside``: the baseline is measured again next to each, because both share one machine.
+    """
+    readings: list[Reading] = []
+    block = 0
+    if baseline is not None:
+        readings += [baseline.read(0, concurrency, block) for concurrency in concurrencies]
+    while (k := next_deployment(readings, max_k, most)) is not None:
+        tell(f"deployment {block + 1} of at most {most}: K={k}")
+        with bring(k) as side:
+            for concurrency in concurrencies:
+                readings.append(side.read(k, concurrency, block))
+                if beside and baseline is not None and block:
+                    readings.append(baseline.read(0, concurrency, block))
+        block += 1
+    return readings, block
+
+
+def _round(
+    side: Side, baseline: Side | None, ks: Sequence[int], concurrency: int, block: int
+) -> list[Reading]:
+    order = list(ks) if block % 2 == 0 else list(reversed(ks))
+    found = [side.read(k, concurrency, block) for k in order]
+    if baseline is not None:
+        found.append(baseline.read(0, concurrency, block))
+    return found
+
+
+def _listed(ks: Sequence[int]) -> str:
+    in_a_row = len(ks) > 3 and ks[-1] - ks[0] == len(ks) - 1
+    return f"{ks[0]} to {ks[-1]}" if in_a_row else ", ".join(map(str, ks))

@@ -1,4 +1,4 @@
-"""Readings of a few K to acceptance length and step time at every K, with uncertainty. Pure.
+"""Fit the readings of a few K: acceptance length and step time at every K, with uncertainty. Pure.
 
 rate(K, c) = c AL(K) / T(K, c). The two factors are fitted apart, because they are made of different stuff:
 
@@ -13,20 +13,109 @@ rate(K, c) = c AL(K) / T(K, c). The two factors are fitted apart, because they a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from peagle_sm.measure.tune.curve import (
-    Array,
-    Curve,
-    Prior,
-    condition,
-    from_basis,
-    log_evidence,
-    random_walk,
-)
-from peagle_sm.measure.tune.reading import Reading
+from peagle_sm.measure.tune.readings import Reading
+
+# Gaussian curves over K: a few noisy readings and a prior in, every K with its uncertainty out. Pure.
+#
+# Both curves of the tuner, acceptance and step time, are fitted by the same rule: the posterior of a
+# Gaussian process whose prior is a few basis functions with Gaussian weights (a line, a bend) plus a random
+# walk. The random walk is what makes it honest about steps: a jump of the step time between two probes (a
+# tile of the matrix unit that is full) leaves no trace at the probes, so the uncertainty must grow with the
+# distance.
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Prior:
+    """The prior of a curve over ``grid``: mean and covariance, both over the grid."""
+
+    grid: tuple[int, ...]
+    mean: Array
+    covariance: Array
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A curve over ``grid`` as far as it is known."""
+
+    grid: tuple[int, ...]
+    mean: Array
+    covariance: Array
+
+    def at(self, k: int) -> tuple[float, float]:
+        """The mean and the standard deviation at one K of the grid."""
+        index = self.grid.index(k)
+        return float(self.mean[index]), float(np.sqrt(max(self.covariance[index, index], 0.0)))
+
+    def draw(self, normals: Array) -> Array:
+        """Curves drawn from it, one a row; ``normals`` has one row of standard normals for each."""
+        values, vectors = np.linalg.eigh(self.covariance)
+        drawn: Array = self.mean + normals @ (vectors * np.sqrt(np.clip(values, 0.0, None))).T
+        return drawn
+
+
+def random_walk(grid: tuple[int, ...], start: int, step_sd: float) -> Array:
+    """The covariance of a random walk that is 0 at ``start`` and spreads both ways by ``step_sd`` a K."""
+    offset = np.asarray(grid, dtype=float) - start
+    same_side = np.sign(offset)[:, None] == np.sign(offset)[None, :]
+    walk: Array = step_sd**2 * np.where(same_side, np.minimum.outer(abs(offset), abs(offset)), 0.0)
+    return walk
+
+
+def from_basis(columns: list[Array], sds: list[float]) -> Array:
+    """The covariance of a sum of ``columns`` with independent Gaussian weights of those deviations."""
+    total = np.zeros((len(columns[0]), len(columns[0])))
+    for column, sd in zip(columns, sds, strict=True):
+        total += sd**2 * np.outer(column, column)
+    return total
+
+
+def condition(prior: Prior, ks: list[int], values: list[float], noise: list[float] | Array) -> Curve:
+    """The posterior after readings ``values`` at ``ks``; ``noise`` is a deviation each, or a covariance.
+
+    Without readings it is the prior itself.
+    """
+    if not ks:
+        return Curve(prior.grid, prior.mean, prior.covariance)
+    rows = [prior.grid.index(k) for k in ks]
+    cross = prior.covariance[:, rows]
+    within = _expected_scatter(prior, rows, noise)
+    gain = np.linalg.solve(within, cross.T).T
+    mean = prior.mean + gain @ (np.asarray(values, dtype=float) - prior.mean[rows])
+    covariance = prior.covariance - gain @ cross.T
+    return Curve(prior.grid, mean, (covariance + covariance.T) / 2)
+
+
+def log_evidence(prior: Prior, ks: list[int], values: list[float], noise: list[float] | Array) -> float:
+    """How likely the readings are under the prior: natural logarithm, up to a constant."""
+    rows = [prior.grid.index(k) for k in ks]
+    within = _expected_scatter(prior, rows, noise)
+    off = np.asarray(values, dtype=float) - prior.mean[rows]
+    return float(-0.5 * off @ np.linalg.solve(within, off) - 0.5 * np.linalg.slogdet(within)[1])
+
+
+def _expected_scatter(prior: Prior, rows: list[int], noise: list[float] | Array) -> Array:
+    errors = np.asarray(noise, dtype=float)
+    found: Array = prior.covariance[np.ix_(rows, rows)] + (errors if errors.ndim == 2 else np.diag(errors**2))
+    return found
+
+
+# Readings of a few K to acceptance length and step time at every K, with uncertainty. Pure.
+#
+# rate(K, c) = c AL(K) / T(K, c). The two factors are fitted apart, because they are made of different
+# stuff:
+#
+# * AL does not depend on the concurrency or the hardware. The survival rates of the largest K deployed give
+# AL at every smaller K, but 3 to 7% too low (a large K jumps over easy stretches, so fewer steps start
+# there). What smaller deployed K read above that is the bias; it is interpolated. * T at one concurrency is
+# a line with a bend in K (verification of K + 1 tokens and K or one draft passes), with steps where a tile
+# of the matrix unit is full: a random walk on top of it, as rough as the readings make likely.
 
 LEAST_NOISE = 0.001  #: no clock and no set of prompts is better than that
 
@@ -155,3 +244,78 @@ def _mean_survival(readings: Sequence[Reading]) -> list[float]:
 
 def _rounds(readings: Sequence[Reading], k: int) -> int:
     return len({reading.block for reading in readings if reading.k == k})
+
+
+# Rounds made comparable: what a whole round was slower or easier by is taken out. Pure.
+#
+# The same step took 3.5 and 4.7 ms twenty-five minutes apart on one machine. K are therefore measured in
+# rounds, and each logarithm is read as (K) + (round): the round's part is estimated from the K that both
+# have.
+
+_LOOSE = 0.05  #: ratio of noise to drift, squared, below which a round's own level is hardly shrunk
+_PRIOR_READINGS = 6  #: how many repeats the assumed noise is worth
+
+
+def level(readings: Sequence[Reading]) -> list[Reading]:
+    """The readings with the levels of their rounds removed, at each concurrency; round 0 sets the level."""
+    found: list[Reading] = []
+    for concurrency in sorted({reading.concurrency for reading in readings}):
+        group = [reading for reading in readings if reading.concurrency == concurrency]
+        steps = _effects(group, [np.log(reading.step_ms) for reading in group])
+        spoken = [reading for reading in group if reading.k]
+        lengths = _effects(spoken, [np.log(reading.acceptance_length) for reading in spoken])
+        for reading in group:
+            factor = float(np.exp(-lengths.get(reading.block, 0.0))) if reading.k else 1.0
+            found.append(
+                replace(
+                    reading,
+                    step_ms=float(reading.step_ms * np.exp(-steps.get(reading.block, 0.0))),
+                    acceptance_length=max(1.0, reading.acceptance_length * factor),
+                    survival=tuple(min(1.0, rate * factor) for rate in reading.survival),
+                )
+            )
+    return found
+
+
+def _effects(group: Sequence[Reading], values: Sequence[float]) -> dict[int, float]:
+    """What each round adds to the logarithm; empty where no K was read in two rounds."""
+    ks = sorted({reading.k for reading in group})
+    blocks = sorted({reading.block for reading in group})
+    if len(group) == len(ks) or len(blocks) < 2:
+        return {}
+    width = len(ks) + len(blocks) - 1
+    rows = np.zeros((len(group) + len(blocks) - 1, width))
+    target = np.zeros(len(rows))
+    for index, (reading, value) in enumerate(zip(group, values, strict=True)):
+        rows[index, ks.index(reading.k)] = 1.0
+        if reading.block != blocks[0]:
+            rows[index, len(ks) + blocks.index(reading.block) - 1] = 1.0
+        target[index] = value
+    for extra in range(len(blocks) - 1):  # a round that shares no K with another has no level of its own
+        rows[len(group) + extra, len(ks) + extra] = np.sqrt(_LOOSE)
+    solved = np.linalg.lstsq(rows, target, rcond=None)[0]
+    return {blocks[0]: 0.0} | {block: float(solved[len(ks) + i]) for i, block in enumerate(blocks[1:])}
+
+
+def noise_of(readings: Sequence[Reading], assumed: Noise | None = None) -> Noise:
+    """The noise that repeats of one K show, with ``assumed`` counting as a few of them."""
+    assumed = assumed or Noise()
+    groups: dict[tuple[int, int], list[Reading]] = {}
+    for reading in readings:
+        groups.setdefault((reading.k, reading.concurrency), []).append(reading)
+    repeated = [group for group in groups.values() if len(group) > 1]
+    return Noise(
+        acceptance=_pooled(
+            [[np.log(r.acceptance_length) for r in g] for g in repeated if g[0].k], assumed.acceptance
+        ),
+        step=_pooled([[np.log(r.step_ms) for r in g] for g in repeated], assumed.step),
+    )
+
+
+def _pooled(groups: Sequence[Sequence[float]], assumed: float) -> float:
+    squares = _PRIOR_READINGS * assumed**2
+    freedom = _PRIOR_READINGS
+    for group in groups:
+        squares += float(np.var(group)) * len(group)
+        freedom += len(group) - 1
+    return float(np.sqrt(squares / freedom))

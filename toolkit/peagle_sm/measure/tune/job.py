@@ -1,33 +1,95 @@
-"""`tune` from its options to its result: checked, priced, run, and written down."""
+"""`tune` from its options to its result: checked, priced, run, and written to the results file and the spec.
+
+The K and its evidence are written into the spec file as text: nothing else of the file changes, and comments
+stay.
+"""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Interrupted, SpecError
 from peagle_sm.core.files import write_file
 from peagle_sm.core.plan.plan import Plan
+from peagle_sm.core.spec.editing import edit_spec
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode
-from peagle_sm.measure.provenance import origin
-from peagle_sm.measure.records import FitRecord, Header
-from peagle_sm.measure.result_file import ResultWriter, demand_command, demand_same_config, read
-from peagle_sm.measure.tune.arms import arm_spec, label
-from peagle_sm.measure.tune.components import HostPlan, host_plan, spread
+from peagle_sm.measure.results.provenance import origin
+from peagle_sm.measure.results.records import FitRecord, Header
+from peagle_sm.measure.results.result_file import ResultWriter, demand_command, demand_same_config, read
+from peagle_sm.measure.tune.arms import HostPlan, arm_spec, host_plan, label, spread
 from peagle_sm.measure.tune.decide import first_probes
-from peagle_sm.measure.tune.evidence import evidence
-from peagle_sm.measure.tune.price import Estimate, estimate
-from peagle_sm.measure.tune.resumed import Measured, of_whole_windows
-from peagle_sm.measure.tune.run import Settings, Tuned, Tuning
-from peagle_sm.measure.tune.yaml_edit import write_k
+from peagle_sm.measure.tune.outcome import ModeResult, common_against_none
+from peagle_sm.measure.tune.run import Estimate, Settings, Tuned, Tuning, estimate
+from peagle_sm.measure.tune.windows import Measured, of_whole_windows
 from peagle_sm.measure.workloads import Workload
 from peagle_sm.service import plan_for
-from peagle_sm.service.events import Event, Progress
+from peagle_sm.service.progress import Event, Progress
+
+
+def evidence(
+    result: ModeResult,
+    fits: Sequence[FitRecord],
+    *,
+    workload: str,
+    date: str,
+    stand_in: bool,
+    file: str,
+) -> list[str]:
+    """Comment lines for the spec file, without their marks; ``fits`` are the mode's records."""
+    plural = "" if result.deployments == 1 else "s"
+    lines = [
+        f"K={result.common.k} for {result.mode} on {date}, {workload}, "
+        f"from {result.deployments} deployment{plural} of it"
+    ]
+    pays = common_against_none(result)
+    for record in fits:
+        point = next(point for point in record.points if point.k == result.common.k)
+        lines.append(
+            f"{record.load.label}: {point.otps:.0f} tokens/s [{point.low or 0:.0f}, {point.high or 0:.0f}], "
+            f"acceptance length {point.acceptance_length:.2f}, step {point.step_ms:.2f} ms; "
+            f"best K for this load alone (a guess): {record.best_k}"
+        )
+        if (against := pays.get(record.load.concurrency or 0)) is not None:
+            lines.append(f"{record.load.label}: {against.words}")
+    if stand_in:
+        lines.append("measured on the small stand-in weights: says nothing of the real model")
+    return [*lines, f"results: {file}"]
+
+
+_MARK = "# tuned: "
+_KEY = "num_speculative_tokens"
+
+
+def write_k(text: str, k: int, evidence: Sequence[str], origin: str = "spec") -> str:
+    """Return the file's text with ``speculation.num_speculative_tokens: k`` and the evidence above it.
+
+    The evidence of an earlier tuning (comment lines that begin with ``# tuned:``) is replaced.
+
+    Raises:
+        SpecError: the text is no spec, or the place of the K cannot be found in it.
+    """
+    untuned = "\n".join(line for line in text.split("\n") if not line.strip().startswith(_MARK))
+    written = edit_spec(untuned, {f"speculation.{_KEY}": k}, origin)
+    root = yaml.compose(written, Loader=yaml.SafeLoader)
+    assert isinstance(root, yaml.MappingNode)  # it was read as a spec
+    part, fields = _child(root, "speculation")
+    assert isinstance(fields, yaml.MappingNode)  # the K was just written into it
+    above = (part if fields.flow_style else _child(fields, _KEY)[0]).start_mark
+    lines = written.split("\n")
+    comments = [f"{' ' * above.column}{_MARK}{line}" for line in evidence]
+    return "\n".join([*lines[: above.line], *comments, *lines[above.line :]])
+
+
+def _child(node: yaml.MappingNode, key: str) -> tuple[yaml.Node, yaml.Node]:
+    return next((name, value) for name, value in node.value if name.value == key)
 
 
 @dataclass(frozen=True)

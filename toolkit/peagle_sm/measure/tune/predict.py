@@ -1,6 +1,7 @@
-"""From a fit to the rate at every K, drawn jointly: the ratio of two K has its own interval. Pure.
+"""From a fit to the rate at every K, drawn jointly, and whether speculation pays at all. Pure.
 
-The fit is trusted at the K that were measured. Between and beyond them physics bounds it:
+Because all K are drawn together, the ratio of two K has its own interval. The fit is trusted at the K that
+were measured. Between and beyond them physics bounds it:
 
 * A step with drafts costs at least the step without, and a larger K costs at least as much as a smaller one.
   Between two measured K the step time rises by a random share at each K: evenly, in steps, or in one cliff.
@@ -13,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 
-from peagle_sm.measure.tune.curve import Array
-from peagle_sm.measure.tune.fit import Fit, Noise
-from peagle_sm.measure.tune.reading import Reading
+from peagle_sm.measure.tune.fit import Array, Fit, Noise
+from peagle_sm.measure.tune.readings import Reading
 
 DRAWS = 600
 _SEED = 20261120  # the same readings always give the same answer
@@ -163,3 +164,39 @@ def _bounded_lengths(lengths: Array, readings: Sequence[Reading]) -> Array:
         high = low + (k - below) * last if above is None else np.maximum(lengths[:, above - 1], low)
         found[:, k - 1] = np.clip(found[:, k - 1], low, high)
     return found
+
+
+Verdict = Literal["faster", "slower", "not told apart"]
+
+
+@dataclass(frozen=True)
+class Against:
+    """The rate at ``k`` over that without speculation, with its 95% interval; ``plain`` in tokens/s."""
+
+    k: int
+    plain: float
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """Faster or slower only where the interval excludes 1."""
+        return "faster" if self.low > 1 else "slower" if self.high < 1 else "not told apart"
+
+    @property
+    def words(self) -> str:
+        """``K=2 is slower than no speculation: 0.912 [0.871, 0.956] of its 314 tokens/s``."""
+        link = "from" if self.verdict == "not told apart" else "than"
+        return (
+            f"K={self.k} is {self.verdict} {link} no speculation: "
+            f"{self.ratio:.3f} [{self.low:.3f}, {self.high:.3f}] of its {self.plain:.0f} tokens/s"
+        )
+
+
+def against_none(prediction: Prediction, k: int) -> Against | None:
+    """Compare ``k`` (above 0) with the baseline; None where no baseline was measured at this load."""
+    if 0 not in prediction.ks:
+        return None
+    plain = float(prediction.mean[prediction.ks.index(0)])
+    return Against(k, plain, *prediction.ratio(k, 0))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from peagle_sm.aws.streams.figures import speculation_in
+from peagle_sm.aws.streams.answers import speculation_in
 from peagle_sm.core.errors import StreamError
 
 READ_LOGPROBS = 2  #: the likeliest two tokens at each position: what a margin needs

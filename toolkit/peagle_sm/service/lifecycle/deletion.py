@@ -10,20 +10,26 @@ from typing import Any
 
 from peagle_sm.aws.control import lifetime
 from peagle_sm.aws.control import sagemaker as control
-from peagle_sm.aws.control.nearest import did_you_mean
+from peagle_sm.aws.control.sagemaker import did_you_mean
 from peagle_sm.aws.control.stacks import stack_status
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import BillableLeft, Declined, NotFound, PeagleError, PlanRefused
-from peagle_sm.core.guard.names import endpoint_stack
+from peagle_sm.core.guard import endpoint_stack
 from peagle_sm.core.plan.payloads import hard_schedule_name, schedule_name
 from peagle_sm.core.plan.tags import USD_PER_HOUR
-from peagle_sm.service.events import Pacing, Progress, Reporter
-from peagle_sm.service.guard.rest import forget
-from peagle_sm.service.inventory.belongings import Belongings, Note, all_belongings, belongings_of
-from peagle_sm.service.inventory.log_groups import groups_of, remove_groups
-from peagle_sm.service.inventory.ownership import amount, require_own_stack
-from peagle_sm.service.lifecycle.handover import leave_to_the_schedule
-from peagle_sm.service.lifecycle.teardown import Removed, Teardown, remove_by_hand
+from peagle_sm.service.inventory.guard_state import forget
+from peagle_sm.service.inventory.resources import (
+    Belongings,
+    Note,
+    all_belongings,
+    amount,
+    belongings_of,
+    groups_of,
+    remove_groups,
+    require_own_stack,
+)
+from peagle_sm.service.lifecycle.teardown import Removed, Teardown, leave_to_the_schedule, remove_by_hand
+from peagle_sm.service.progress import Pacing, Progress, Reporter
 
 WithLogs = bool | Callable[[Sequence[str]], bool]
 """Whether log groups go too, or who is asked for it, given their names."""

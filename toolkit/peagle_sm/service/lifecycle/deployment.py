@@ -1,25 +1,291 @@
-"""deploy(): from a spec to an endpoint in service, or to nothing at all."""
+"""deploy(): from a spec to an endpoint in service, or to nothing at all.
+
+Every step resumes from what an earlier, killed run created. Where AWS has no capacity it retries within
+bounds, then names the places that offer the instance type.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
+from peagle_sm.aws.control import lifetime, prices
+from peagle_sm.aws.control import sagemaker as control
+from peagle_sm.aws.control.sagemaker import EndpointFacts
+from peagle_sm.aws.session.errors import is_taken, is_unsettled
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import Declined, EndpointFailed, Interrupted
-from peagle_sm.core.plan.plan import Plan, prolonged_plan
-from peagle_sm.core.plan.updates import tag_changes
+from peagle_sm.core.errors import Declined, EndpointFailed, Interrupted, PeagleError, PlanRefused
+from peagle_sm.core.plan.payloads import tag_changes
+from peagle_sm.core.plan.plan import Plan, instance_types, prolonged_plan
+from peagle_sm.core.plan.tags import PAUSED, SPEC_HASH
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.words import cause_first
 from peagle_sm.service.endpoint import Endpoint
-from peagle_sm.service.events import Pacing, Progress, Reporter
-from peagle_sm.service.guard.guarding import require_guard
-from peagle_sm.service.guard.leases import lease_of
-from peagle_sm.service.inventory.survey import Survey, survey
-from peagle_sm.service.lifecycle.bringup import Deploy, arm, arm_anew, create, create_planned_endpoint, follow
-from peagle_sm.service.lifecycle.capacity import ATTEMPTS, is_short, no_capacity
-from peagle_sm.service.lifecycle.rescue import rescue
-from peagle_sm.service.lifecycle.teardown import Removed, Teardown
-from peagle_sm.service.planning.planning import plan_for, refuse_errors
+from peagle_sm.service.inventory.guard_state import awake, lease_of, prolonged, require_guard
+from peagle_sm.service.inventory.inspection import follow_endpoint, patience_s
+from peagle_sm.service.inventory.resources import ToRemove, belongs_to, create_group, stack_of
+from peagle_sm.service.lifecycle.existing import Survey, survey
+from peagle_sm.service.lifecycle.teardown import Removed, Run, Teardown, rescue
+from peagle_sm.service.progress import Pacing, Progress, Reporter
+from peagle_sm.service.spec_to_plan import plan_for, refuse_errors
+
+ATTEMPTS = 3
+"""How often an endpoint is created in all. Shortages come and go: the release tests of AWS's own images try
+three times, five minutes apart (aws/deep-learning-containers#6411)."""
+_OFFERS = 5
+# The words of FailureReason: aws/deep-learning-containers#6673, DIAGNijmegen/rse-grand-challenge#2631.
+_SHORT = (
+    "insufficientinstancecapacity",
+    "unable to provision requested ml compute capacity",
+    "capacityerror",
+)
+
+
+class NoCapacity(EndpointFailed):
+    """Every instance type asked for is short, several times in a row; nothing is left.
+
+    ``details["offers"]`` has the regions that list one of the types, each with its price.
+    """
+
+
+def is_short(error: PeagleError) -> bool:
+    """Whether an endpoint failed because AWS had no such instance left."""
+    reason = str(error.details.get("failure_reason", "")).lower()
+    return isinstance(error, EndpointFailed) and any(words in reason for words in _SHORT)
+
+
+def no_capacity(session: Session, plan: Plan, error: EndpointFailed, waited_s: float) -> NoCapacity:
+    """Return what is told when every attempt, ``waited_s`` apart, was in vain; asks the price list."""
+    types = instance_types(plan)
+    offers = [offer for name in types for offer in prices.find_elsewhere(session, name)]
+    offers.sort(key=lambda one: (one.usd_per_hour, types.index(one.instance)))
+    told = "; ".join(
+        f"{one.region}: {one.instance} at {one.usd_per_hour:.2f} USD/hour ({one.source}, {one.date})"
+        for one in offers[:_OFFERS]
+    )
+    elsewhere = (
+        f"Or deploy elsewhere, where your quota and your artifacts are: {told}."
+        if told
+        else "No price of another region is known: look at the Price List, or ask for a capacity reservation."
+    )
+    return NoCapacity(
+        f"AWS has no {' or '.join(types)} left in {session.region}: endpoint {plan.names.endpoint} was tried "
+        f"{ATTEMPTS} times, {waited_s / 60:.0f} minutes apart.",
+        next_step=f"Add further placement.instance_types, in order of preference (at most 5). {elsewhere}",
+        details={
+            **error.details,
+            "instance_types": types,
+            "offers": [one.model_dump(mode="json") for one in offers[:_OFFERS]],
+        },
+    )
+
+
+CREATE_ATTEMPTS = 5
+
+
+@dataclass
+class Deploy(Run):
+    """The run of a plan."""
+
+    plan: Plan
+
+    @classmethod
+    def of(cls, plan: Plan, session: Session, pacing: Pacing, report: Reporter) -> Deploy:
+        """Begin with a plan; a clean-up removes everything that the plan makes."""
+        names = plan.names
+        everything = ToRemove(names.endpoint, (names.config,), (names.model,), (names.schedule,))
+        timeout_s = plan.spec.startup_timeout_s
+        return cls(
+            names.endpoint, names.config, everything, "delete", timeout_s, session, pacing, report, plan
+        )
+
+    def parameters(self, operation: str) -> dict[str, Any]:
+        """Return the plan's parameters of one operation."""
+        return next(one.parameters for one in self.plan.requests if one.operation == operation)
+
+
+def arm(run: Deploy, found: Survey) -> None:
+    """Arm the lifetime limit, unless that of an endpoint which exists is armed: its time runs on."""
+    limit = found.lifetime
+    exists = found.state in ("creating", "settling", "live")
+    if exists and limit is not None and limit.guards(run.name, run.pacing.clock()):
+        run.report(
+            "lifetime", f"lifetime limit kept: deleted at {_at(limit)}", resource=f"schedule/{limit.name}"
+        )
+        return
+    arm_anew(run)
+
+
+def arm_anew(run: Deploy) -> None:
+    """Arm the plan's lifetime limit, or one that lasts as long as a lease of `keep`."""
+    arm_schedule(run, prolonged(run.parameters("create_schedule"), lease_of(run.session, run.name)))
+
+
+def arm_schedule(run: Run, parameters: dict[str, Any]) -> None:
+    """Arm a lifetime limit, and remove what an older stack of the name has left beside it."""
+    lifetime.remove_hard(run.session, run.name)
+    armed = lifetime.arm(run.session, parameters)
+    run.report(
+        "lifetime", f"lifetime limit armed: deleted at {_at(armed)}", resource=f"schedule/{armed.name}"
+    )
+
+
+def create(run: Deploy, found: Survey) -> None:
+    """Create model, config and endpoint, or adopt what is there.
+
+    Raises:
+        PlanRefused: one of the names is taken by a resource that is not this plan's.
+        PeagleError: AWS refused, or gave no answer several times.
+    """
+    _clear_the_name(run, found)
+    if found.state == "creating":
+        run.may_exist = True
+        run.report.start_billing(_age_s(run, found.endpoint))
+        run.report("endpoint", f"endpoint {run.name} of an earlier run is taken up", status="Creating")
+        return
+    create_free(run)
+    create_group(run.session, run.name, run.report)
+    create_planned_endpoint(run)
+
+
+def create_free(run: Deploy) -> None:
+    """Create model and config, which cost nothing, or adopt what is there.
+
+    Raises:
+        PlanRefused: one of the names is taken by a resource that is not this plan's.
+        PeagleError: AWS refused, or gave no answer several times.
+    """
+    names, session = run.plan.names, run.session
+    made = create_once(
+        run,
+        lambda: control.create_model(session, run.parameters("create_model")),
+        lambda: _is_this_plans(run, control.describe_model(session, names.model)),
+    )
+    run.report("model", f"model {names.model} {made}", resource=f"model/{names.model}")
+    made = create_once(
+        run,
+        lambda: control.create_endpoint_config(session, run.parameters("create_endpoint_config")),
+        lambda: _is_this_plans(run, control.describe_endpoint_config(session, names.config)),
+    )
+    run.report("config", f"endpoint config {names.config} {made}", resource=f"endpoint-config/{names.config}")
+
+
+def create_planned_endpoint(run: Deploy) -> None:
+    """Create the plan's endpoint, or adopt the one that is there.
+
+    Raises:
+        PlanRefused: its name is taken by one that is not this plan's.
+        PeagleError: AWS refused, or gave no answer several times.
+    """
+    create_endpoint(run, run.parameters("create_endpoint"), lambda facts: _is_this_plans(run, facts))
+
+
+def create_endpoint(
+    run: Run, parameters: dict[str, Any], is_ours: Callable[[EndpointFacts | None], bool]
+) -> None:
+    """Create an endpoint, or adopt the one that is there and ``is_ours``.
+
+    Raises:
+        PeagleError: AWS refused, or gave no answer several times.
+    """
+    run.may_exist = run.unsettled = True
+    run.report.start_billing()
+    try:
+        made = create_once(
+            run,
+            lambda: control.create_endpoint(run.session, parameters),
+            lambda: is_ours(control.describe_endpoint(run.session, run.name)),
+        )
+    except PeagleError as error:
+        run.may_exist = run.unsettled = is_unsettled(error)
+        raise
+    run.unsettled = False
+    run.report("endpoint", f"endpoint {run.name} {made}", status="Creating", resource=f"endpoint/{run.name}")
+
+
+def follow(run: Run) -> EndpointFacts:
+    """Look at the endpoint until it is in service with the config that was asked for.
+
+    Raises:
+        EndpointFailed: it failed, vanished, took too long, or runs another config.
+        PeagleError: AWS could not be asked, many times in a row.
+    """
+
+    def note(facts: EndpointFacts) -> None:
+        run.began_at = facts.created_at
+
+    return follow_endpoint(
+        run.session,
+        run.name,
+        run.config,
+        patience=patience_s(run.startup_timeout_s),
+        pacing=run.pacing,
+        report=run.report,
+        note=note,
+    )
+
+
+def _clear_the_name(run: Deploy, found: Survey) -> None:
+    if found.state == "failed" and found.endpoint is not None:
+        reason = cause_first(found.endpoint.failure_reason or "no reason given", "").splitlines()[0]
+        run.report(
+            "check", f"an earlier run's endpoint had failed ({reason}); it is replaced", status="Failed"
+        )
+    if found.state in ("failed", "leaving"):
+        Teardown(run.session, run.pacing, run.report, "check").remove_endpoint(run.name, Removed())
+
+
+def create_once(run: Run, send: Callable[[], None], is_there: Callable[[], bool]) -> str:
+    """Create once; after an unclear answer look before trying again, and adopt what is there.
+
+    Returns:
+        What became of it, as the end of a sentence.
+    """
+    for attempt in range(1, CREATE_ATTEMPTS + 1):
+        try:
+            send()
+        except PeagleError as error:
+            if not (is_unsettled(error) or is_taken(error)):
+                raise
+            if is_there():
+                return "was there already and is taken up"
+            if attempt == CREATE_ATTEMPTS:
+                raise
+            run.report("check", f"no clear answer, trying again ({error.message})")
+            run.pacing.sleep(min(run.pacing.poll_s, 2.0**attempt))
+        else:
+            return "created"
+    raise AssertionError("unreachable")
+
+
+def _is_this_plans(run: Deploy, facts: Any) -> bool:
+    if facts is None:
+        return False
+    tags = control.tags_of(run.session, facts.arn)
+    if tags is None:
+        return False
+    if belongs_to(tags, run.name) and tags.get(SPEC_HASH) == run.plan.spec_hash and stack_of(tags) is None:
+        if PAUSED in tags:
+            awake(run.session, facts.arn)
+        return True
+    raise PlanRefused(
+        f"{facts.arn} exists and is not of this spec; it is not touched.",
+        next_step="Choose another name for the spec, or delete what stands in the way.",
+        details={"findings": [], "arn": facts.arn},
+    )
+
+
+def _age_s(run: Deploy, facts: EndpointFacts | None) -> float:
+    if facts is None or facts.created_at is None:
+        return 0.0
+    return (run.pacing.clock() - facts.created_at).total_seconds()
+
+
+def _at(limit: lifetime.Lifetime) -> str:
+    return "an unknown time" if limit.expires_at is None else f"{limit.expires_at:%Y-%m-%d %H:%M} UTC"
+
 
 STALE_PLAN = timedelta(minutes=1)
 

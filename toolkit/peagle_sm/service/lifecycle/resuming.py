@@ -21,21 +21,33 @@ from peagle_sm.core.errors import (
     PeagleError,
     PlanRefused,
 )
-from peagle_sm.core.guard.names import scheduler_role
+from peagle_sm.core.guard import scheduler_role
 from peagle_sm.core.plan import tags as keys
 from peagle_sm.core.plan.payloads import lifetime_schedule, partition, schedule_name
-from peagle_sm.service.events import Pacing, Progress, Reporter
-from peagle_sm.service.guard.guarding import guard_works, guards_own, require_guard
-from peagle_sm.service.guard.leases import lease_of, note, unpaused
-from peagle_sm.service.guard.rest import awake, known_entry
-from peagle_sm.service.guard.switching import StackSwitch, SwitchStuck
-from peagle_sm.service.inventory.belongings import Belongings, ToRemove, belongings_of
+from peagle_sm.service.inventory.guard_state import (
+    awake,
+    guard_works,
+    guards_own,
+    known_entry,
+    lease_of,
+    note,
+    require_guard,
+    unpaused,
+)
 from peagle_sm.service.inventory.inspection import absent, kept_config
 from peagle_sm.service.inventory.listing import plain, price_per_hour
-from peagle_sm.service.inventory.ownership import amount, belongs_to, require_own_stack
-from peagle_sm.service.lifecycle.bringup import Run, arm_schedule, create_endpoint, follow
-from peagle_sm.service.lifecycle.rescue import rescue
-from peagle_sm.service.lifecycle.teardown import Removed, Teardown
+from peagle_sm.service.inventory.resources import (
+    Belongings,
+    ToRemove,
+    amount,
+    belongings_of,
+    belongs_to,
+    require_own_stack,
+)
+from peagle_sm.service.lifecycle.deployment import arm_schedule, create_endpoint, follow
+from peagle_sm.service.lifecycle.pausing import StackSwitch, SwitchStuck
+from peagle_sm.service.lifecycle.teardown import Removed, Run, Teardown, rescue
+from peagle_sm.service.progress import Pacing, Progress, Reporter
 
 LONGEST_STARTUP_S = 3600
 DEFAULT_LIFETIME_HOURS = 8.0

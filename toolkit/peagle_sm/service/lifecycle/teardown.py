@@ -1,26 +1,38 @@
-"""Deleting in the order that keeps the bill bounded, and proving it.
+"""Delete an endpoint's resources in the order that bounds the bill, and prove that they are gone.
 
-Endpoint, wait until it is gone, config, model; and only when the endpoint is proven gone the lifetime
-schedule, which would have deleted it if we had died on the way.
+Delete the endpoint, wait until it is gone, then the config and the model. The lifetime schedule goes last,
+when the endpoint is proven gone: it would delete the endpoint if this process died on the way. `rescue`
+cleans up after a failure or Ctrl-C, or says exactly what remains and what ends it. `leave_to_the_schedule`
+hands over to the lifetime schedule where the user does not wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Literal, NoReturn
 
-from peagle_sm.aws.control import lifetime
+from peagle_sm.aws.control import cloudwatch, lifetime
 from peagle_sm.aws.control import sagemaker as control
-from peagle_sm.aws.control.components import component_names, delete_component
+from peagle_sm.aws.control.sagemaker import component_names, delete_component
 from peagle_sm.aws.control.stacks import stack_status
 from peagle_sm.aws.session.errors import is_refused_connection, is_refused_now
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import BillableLeft, EngineError, NotFound, PeagleError, ServiceFault
-from peagle_sm.service.events import Pacing, Phase, Reporter
-from peagle_sm.service.inventory.belongings import ToRemove
-from peagle_sm.service.inventory.ownership import belongs_to, stack_of
+from peagle_sm.core.errors import (
+    BillableLeft,
+    EndpointFailed,
+    EngineError,
+    Interrupted,
+    NotFound,
+    PeagleError,
+    ServiceFault,
+)
+from peagle_sm.core.plan.payloads import schedule_name
+from peagle_sm.service.inventory.resources import ToRemove, belongs_to, stack_of
+from peagle_sm.service.progress import Pacing, Phase, Reporter
 
 PLAIN_ATTEMPTS = 5
 SETTLING_LOOKS = 4
@@ -266,3 +278,173 @@ def billable_left(session: Session, name: str, why: str, more: str = "") -> Bill
         next_step=f"peagle-sm delete {name} --yes{session.command_flags()}",
         details={"resources": [f"endpoint/{name}"], "region": session.region},
     )
+
+
+def leave_to_the_schedule(
+    session: Session, name: str, pacing: Pacing, *, unsettled: bool = False, undo: str = "delete"
+) -> NoReturn:
+    """Bring the lifetime limit of endpoint ``name`` forward to now, and raise what remains.
+
+    ``unsettled``: a CreateEndpoint may still be on its way, so absence proves nothing. ``undo`` is the
+    command that finishes: delete, or pause where config and model are to stay.
+
+    Raises:
+        Interrupted: the endpoint is gone already, and only what costs nothing may be left; or the local
+            SageMaker is gone, and everything with it.
+        BillableLeft: it is not; ``next_step`` is the command that finishes.
+    """
+    try:
+        limit = lifetime.get(session, schedule_name(name))
+        if limit is None or not limit.ends(name):
+            outlook = "; it has no lifetime limit"
+        else:
+            lifetime.bring_forward(session, limit, pacing.clock())
+            outlook = "; its lifetime limit was brought forward to now and deletes it within about 10 minutes"
+    except (PeagleError, KeyboardInterrupt) as error:
+        end_with_the_local_server(session, error)
+        outlook = "; its lifetime limit could not be brought forward and holds at its own time"
+    gone = False
+    try:
+        gone = not unsettled and control.describe_endpoint(session, name) is None
+    except (PeagleError, KeyboardInterrupt) as error:
+        end_with_the_local_server(session, error)
+    if gone:
+        raise Interrupted(
+            f"Interrupted: endpoint {name} is gone; its config, model or schedule may be left (free).",
+            next_step=f"peagle-sm {undo} {name} --yes{session.command_flags()}",
+            details={"left": ["endpoint-config", "model", "schedule"]},
+        ) from None
+    left = billable_left(session, name, "interrupted while cleaning up", outlook)
+    left.next_step = f"peagle-sm {undo} {name} --yes{session.command_flags()}"
+    raise left from None
+
+
+def end_with_the_local_server(session: Session, error: BaseException) -> None:
+    """After Ctrl-C: where nobody listens any more at the local SageMaker's address, nothing is left to end.
+
+    Raises:
+        Interrupted: it is so. On AWS a refused connection proves nothing.
+    """
+    if session.local_url is not None and is_refused_connection(error):
+        raise Interrupted(
+            f"Interrupted. {local_server_gone(session.local_url)}", details={"deleted": [], "left": []}
+        ) from None
+
+
+LOG_LINES = 20
+
+
+@dataclass
+class Run:
+    """One endpoint that is brought up, by a deploy or a resume, and what a clean-up must know of it.
+
+    ``to_remove`` is what a clean-up removes, and ``undo`` the command that finishes it by hand.
+    ``may_exist``: an endpoint of ours may be there, so a clean-up that cannot ask AWS must say so.
+    ``unsettled``: a CreateEndpoint was sent and its answer has not come.
+    ``began_at``: when AWS says that the endpoint was created; None while it has not said.
+    """
+
+    name: str
+    config: str
+    to_remove: ToRemove
+    undo: Literal["delete", "pause"]
+    startup_timeout_s: float
+    session: Session
+    pacing: Pacing
+    report: Reporter
+    may_exist: bool = field(default=False, kw_only=True)
+    unsettled: bool = field(default=False, kw_only=True)
+    began_at: datetime | None = field(default=None, kw_only=True)
+
+
+def rescue(run: Run, cause: BaseException) -> NoReturn:
+    """Clean up after ``cause`` and raise what the caller must know.
+
+    Raises:
+        Interrupted: Ctrl-C, and nothing billable is left.
+        BillableLeft: the endpoint could not be proven gone, or a second Ctrl-C ended the waiting.
+        LocalServerGone: the local SageMaker has ended, and with it all that there was to clean up.
+        PeagleError: ``cause`` itself, once everything is cleaned up.
+    """
+    run.report.quiet = True  # a callback that raises must not stop a clean-up
+    interrupted = isinstance(cause, KeyboardInterrupt)
+    try:
+        if isinstance(cause, EndpointFailed):
+            cause.details["log_tail"] = _log_tail(run)
+        run.report(
+            "interrupted" if interrupted else "failed",
+            "interrupted: cleaning up; Ctrl-C again leaves it to the lifetime limit"
+            if interrupted
+            else f"failed: {cause}; cleaning up",
+        )
+        teardown = Teardown(run.session, run.pacing, run.report)
+        gone = teardown.run(run.to_remove, unsettled=run.unsettled)
+    except KeyboardInterrupt:
+        leave_to_the_schedule(run.session, run.name, run.pacing, unsettled=run.unsettled, undo=run.undo)
+    except LocalServerGone as ended:
+        if interrupted:
+            raise Interrupted(f"Interrupted. {ended.message}", details={"deleted": [], "left": []}) from None
+        ended.details["cause"] = str(cause) or type(cause).__name__
+        raise ended from _visible(cause)
+    except BillableLeft as left:
+        if run.may_exist:
+            left.details["cause"] = str(cause) or type(cause).__name__
+            left.next_step = _undo_command(run)
+            raise left from _visible(cause)
+        gone = Removed(left={f"schedule/{name}": left.message for name in run.to_remove.schedules})
+    if interrupted:
+        _raise_interrupted(run, gone)
+    _raise_cause(run, cause, gone)
+
+
+def _raise_interrupted(run: Run, gone: Removed) -> NoReturn:
+    if not gone.left:
+        raise Interrupted(
+            f"Interrupted: what this run had created of {run.name} is deleted again.",
+            details={"deleted": gone.deleted, "left": []},
+        ) from None
+    raise Interrupted(
+        f"Interrupted; no endpoint is left, but {', '.join(gone.left)} could not be deleted (costs nothing).",
+        next_step=_undo_command(run),
+        details={"deleted": gone.deleted, "left": sorted(gone.left)},
+    ) from None
+
+
+def _raise_cause(run: Run, cause: BaseException, gone: Removed) -> NoReturn:
+    if isinstance(cause, PeagleError):
+        cause.details |= {"deleted": gone.deleted, "left": sorted(gone.left)}
+        if gone.left:
+            cause.next_step = (
+                f"{cause.next_step or ''} Left, costing nothing: {', '.join(sorted(gone.left))}; "
+                f"remove with `{_undo_command(run)}`."
+            ).strip()
+        elif cause.next_step is None:
+            cause.next_step = _advice(run, str(cause.details.get("failure_reason", "")))
+    raise cause
+
+
+def _undo_command(run: Run) -> str:
+    return f"peagle-sm {run.undo} {run.name} --yes{run.session.command_flags()}"
+
+
+def _log_tail(run: Run) -> list[str]:
+    with suppress(PeagleError):
+        return [line.message for line in cloudwatch.tail(run.session, run.name, LOG_LINES, run.began_at)]
+    return []
+
+
+def _visible(cause: BaseException) -> BaseException | None:
+    return None if isinstance(cause, KeyboardInterrupt) else cause
+
+
+def _advice(run: Run, reason: str) -> str:
+    lowered = reason.lower()
+    if "no space left" in lowered:
+        return "Free some space on the disk that the reason names, and deploy again."
+    if "capacity" in lowered:
+        return "Add further placement.instance_types, or use another region or a capacity reservation."
+    if "limit" in lowered or "quota" in lowered:
+        return "Raise the quota '<type> for endpoint usage' in the Service Quotas console."
+    if "rolled back" in lowered:
+        return "Run the deploy again; nothing of this attempt is left."
+    return "Read the engine's last lines above (details.log_tail), correct the spec, and deploy again."

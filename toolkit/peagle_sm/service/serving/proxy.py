@@ -1,10 +1,15 @@
-"""The web application of `peagle-sm serve`: OpenAI requests in, signed invocations out."""
+"""The web application of `peagle-sm serve`: OpenAI requests in, signed invocations out.
+
+`start` serves on a port. `run` stops in order: accept no new requests, finish those in flight, close the
+port.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
 import json
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
@@ -14,15 +19,27 @@ from urllib.parse import urlsplit
 import aiohttp
 from aiohttp import web
 
-from peagle_sm.aws.session.wire import json_object
-from peagle_sm.aws.streams.figures import aborted_in, engine_error
+from peagle_sm.aws.session.signing import json_object
+from peagle_sm.aws.streams.answers import aborted_in, engine_error
 from peagle_sm.aws.streams.runtime import BODY_LIMIT_BYTES, answers_asked
 from peagle_sm.core.errors import PeagleError, SpecError
-from peagle_sm.core.spec.utf8 import encoded_utf8
-from peagle_sm.service.serving import answers
-from peagle_sm.service.serving.relay import Relay, figures_of
+from peagle_sm.core.files import encoded_utf8
 from peagle_sm.service.serving.responses import ResponseRelay, chat_of, response_of
-from peagle_sm.service.serving.upstream import Upstream, open_http
+from peagle_sm.service.serving.upstream import (
+    STARTING_S,
+    Problem,
+    Relay,
+    Upstream,
+    figures_of,
+    gave_up,
+    invalid,
+    of_aws,
+    of_document,
+    of_error,
+    of_stream,
+    open_http,
+    unavailable,
+)
 
 #: The engine tells the two apart by the body: `messages` or `prompt`.
 RESPONSES = "/v1/responses"
@@ -128,25 +145,23 @@ class Proxy:
             served.milliseconds = (monotonic() - began) * 1000
             self._on_served(served)
 
-    def _refusal(self, request: web.Request) -> answers.Problem | None:
+    def _refusal(self, request: web.Request) -> Problem | None:
         if self.draining:
-            return answers.Problem(
-                503, "peagle-sm serve is ending", "server_error", "ending", retry_after_s=answers.STARTING_S
+            return Problem(
+                503, "peagle-sm serve is ending", "server_error", "ending", retry_after_s=STARTING_S
             )
         # A web page must not spend the user's money: neither under a rebound name nor from its own origin.
         if not self._any_host and not _is_loopback(f"//{request.host}"):
-            return answers.invalid(f"found Host {request.host!r}; allowed: {', '.join(_LOOPBACK)}", 403)
+            return invalid(f"found Host {request.host!r}; allowed: {', '.join(_LOOPBACK)}", 403)
         origin = request.headers.get("Origin")
         if origin is not None and not _is_loopback(origin):
-            return answers.invalid(f"found Origin {origin!r}; allowed: pages of this machine", 403)
+            return invalid(f"found Origin {origin!r}; allowed: pages of this machine", 403)
         if self._api_key is None or request.path in ("/health", "/ping"):
             return None
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer" and hmac.compare_digest(given.encode(), self._api_key.encode()):
             return None
-        return answers.Problem(
-            401, "the API key is not that of --api-key", "authentication_error", "invalid_api_key"
-        )
+        return Problem(401, "the API key is not that of --api-key", "authentication_error", "invalid_api_key")
 
     async def _answer(self, request: web.Request, served: Served) -> web.StreamResponse:
         if request.method in ("GET", "HEAD"):
@@ -158,9 +173,9 @@ class Proxy:
         except web.HTTPRequestEntityTooLarge:
             return self._fail(served, _TOO_LARGE)
         except SpecError as error:
-            return self._fail(served, answers.invalid(error.message))
+            return self._fail(served, invalid(error.message))
         except RecursionError:  # from reading the JSON, or from writing it again
-            return self._fail(served, answers.invalid("the request body is JSON that is nested too deeply"))
+            return self._fail(served, invalid("the request body is JSON that is nested too deeply"))
         return await self._invoke(request, asked, served)
 
     def _looked_up(self, request: web.Request, served: Served) -> web.Response:
@@ -213,19 +228,19 @@ class Proxy:
             async with self._upstream.send(self._http, asked.body, streamed=served.streamed) as answer:
                 if answer.status >= 400:
                     content = await answer.read()
-                    return self._fail(served, answers.of_aws(answer.status, answer.headers, content))
+                    return self._fail(served, of_aws(answer.status, answer.headers, content))
                 if not served.streamed:
                     return self._whole(answer, await answer.read(), asked, served)
                 response = await _begun(request, answer, served)
                 await _relay(asked.relay, answer, response, served)
                 return response
         except PeagleError as error:
-            return self._fail(served, answers.of_error(error))
+            return self._fail(served, of_error(error))
         except (aiohttp.ClientError, TimeoutError) as error:
             if response is not None:  # aiohttp's word for a client that left; there is nobody to tell
                 served.leave()
                 return response
-            return self._fail(served, answers.unavailable(f"no answer from SageMaker: {error}"))
+            return self._fail(served, unavailable(f"no answer from SageMaker: {error}"))
 
     def _whole(
         self, answer: aiohttp.ClientResponse, content: bytes, asked: Asked, served: Served
@@ -233,20 +248,20 @@ class Proxy:
         document = json_object(content)
         failed = engine_error(document)
         if failed is not None:
-            return self._fail(served, answers.of_document(failed))
+            return self._fail(served, of_document(failed))
         reason = aborted_in(document)
         if reason is not None:
-            return self._fail(served, answers.gave_up(reason))
+            return self._fail(served, gave_up(reason))
         if asked.translate is not None:
             try:
                 content = json.dumps(asked.translate(document), ensure_ascii=False).encode()
             except (AttributeError, LookupError, TypeError, ValueError):
-                return self._fail(served, answers.unavailable("the engine's answer is no chat completion"))
+                return self._fail(served, unavailable("the engine's answer is no chat completion"))
         served.status, served.whole = 200, True
         served.tokens, served.acceptance_length = figures_of(document)
         return web.Response(body=content, headers=_headers(answer, answer.headers.get("Content-Type")))
 
-    def _fail(self, served: Served, problem: answers.Problem) -> web.Response:
+    def _fail(self, served: Served, problem: Problem) -> web.Response:
         served.status, served.failed = problem.status, problem.message[:200]
         headers = {"Content-Type": "application/json", **problem.all_headers()}
         return web.Response(status=problem.status, body=problem.body(), headers=headers)
@@ -280,7 +295,7 @@ async def _relay(
         await _pass_on(relay, answer, response)
         if relay.problem is not None:
             served.failed = relay.problem.message
-            await response.write(relay.failure(answers.of_stream(relay.problem)))
+            await response.write(relay.failure(of_stream(relay.problem)))
         await response.write_eof()
     finally:  # also when the client left: many close the connection as soon as they have read [DONE]
         served.tokens, served.acceptance_length = relay.tokens, relay.acceptance_length
@@ -321,12 +336,103 @@ def _is_loopback(address: str) -> bool:
     return host in _LOOPBACK or host.endswith(".localhost")
 
 
-def _not_served(request: web.Request) -> answers.Problem:
-    return answers.invalid(
-        f"found {request.method} {request.path}; allowed: {', '.join(SERVED)}", 404, "unknown_url"
-    )
+def _not_served(request: web.Request) -> Problem:
+    return invalid(f"found {request.method} {request.path}; allowed: {', '.join(SERVED)}", 404, "unknown_url")
 
 
-_TOO_LARGE = answers.invalid(
+_TOO_LARGE = invalid(
     f"the request body is larger than {BODY_LIMIT_BYTES:,} bytes, SageMaker's limit", 413, "body_too_large"
 )
+
+
+#: A stream of SageMaker lasts at most 8 minutes.
+DRAIN_S = 8 * 60.0
+_LOOK_S = 0.05
+
+
+@dataclass
+class Running:
+    """A proxy that listens."""
+
+    url: str
+    port: int
+    proxy: Proxy
+    _runner: web.AppRunner
+
+    async def drain(self, seconds: float = DRAIN_S) -> bool:
+        """Take nothing new and wait for what is under way; say whether all of it ended in time."""
+        self.proxy.draining = True
+        deadline = asyncio.get_running_loop().time() + seconds
+        while self.proxy.busy and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(_LOOK_S)
+        return not self.proxy.busy
+
+    async def close(self) -> None:
+        """End now, with what is under way."""
+        await self._runner.cleanup()
+
+
+def run(
+    proxy: Proxy,
+    host: str,
+    port: int,
+    *,
+    ready: Callable[[Running], None],
+    draining: Callable[[int], None],
+) -> None:
+    """Serve until Ctrl-C or SIGTERM, then drain; a second one ends at once. In the main thread only.
+
+    ``ready`` is called once it listens, ``draining`` with the number of requests that are waited for.
+    """
+    asyncio.run(_until_asked(proxy, host, port, ready, draining))
+
+
+async def _until_asked(
+    proxy: Proxy,
+    host: str,
+    port: int,
+    ready: Callable[[Running], None],
+    draining: Callable[[int], None],
+) -> None:
+    asked, again = asyncio.Event(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(
+            number, lambda: (again if asked.is_set() else asked).set()
+        )
+    running = await start(proxy, host, port)
+    try:
+        ready(running)
+        await asked.wait()
+        if proxy.busy:
+            draining(proxy.busy)
+            waits = [asyncio.create_task(running.drain()), asyncio.create_task(again.wait())]
+            _, left = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+    finally:
+        await running.close()
+
+
+async def start(proxy: Proxy, host: str, port: int) -> Running:
+    """Listen on ``host`` and ``port`` (0: any free one).
+
+    Raises:
+        SpecError: the address cannot be listened on.
+    """
+    # A client that leaves cancels its request, and with it the connection to SageMaker.
+    runner = web.AppRunner(proxy.app(), handler_cancellation=True, access_log=None, shutdown_timeout=0.5)
+    await runner.setup()
+    site = web.TCPSite(runner, host, port)
+    try:
+        await site.start()
+    except OSError as error:
+        await runner.cleanup()
+        raise SpecError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}; allowed: a free port.",
+            next_step="Give another --port, or --port 0 for any free one.",
+            details={"host": host, "port": port},
+        ) from error
+    bound = runner.addresses[0][1]
+    shown = "127.0.0.1" if host in ("0.0.0.0", "::") else host
+    return Running(f"http://{shown}:{bound}/v1", bound, proxy, runner)

@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from peagle_sm.aws.streams.parts import Usage, said_in, usage_of
+from peagle_sm.aws.streams.answers import Usage, said_in, usage_of
 from peagle_sm.core.errors import SpecError
-from peagle_sm.service.serving.answers import Problem
-from peagle_sm.service.serving.relay import Relay
+from peagle_sm.service.serving.upstream import Problem, Relay
 
 #: Parameters of the API that only these values leave without an effect.
 _REFUSED: dict[str, tuple[object, ...]] = {

@@ -1,22 +1,317 @@
-"""Signs a request as boto3 does and sends it to one endpoint of SageMaker Runtime."""
+"""The endpoint behind the proxy: send a signed request, pass its stream on, and report errors as OpenAI does.
+
+Errors have the shape of OpenAI's API: ``{"error": {"message", "type", "param", "code"}}``. `Relay` turns
+SageMaker's response stream into the engine's server-sent events, byte for byte. Events are passed on whole,
+so that a cut event never looks like the end of an answer; `Endpoint.stream` uses the same reader. Only
+`Upstream` and `open_http` do I/O.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import aiohttp
 
-from peagle_sm.aws.session.bearer import frozen
 from peagle_sm.aws.session.session import CONNECT_TIMEOUT_S, RUNTIME_READ_TIMEOUT_S, USER_AGENT, Session
-from peagle_sm.aws.session.sigv4 import sign
-from peagle_sm.aws.session.wire import end_with_its_connection
+from peagle_sm.aws.session.signing import end_with_its_connection, frozen, json_object, sign
+from peagle_sm.aws.streams.answers import acceptance_of, engine_error
+from peagle_sm.aws.streams.decoding import Document, EventReader
+from peagle_sm.aws.streams.framing import MAX_EVENT_BYTES, FrameDecoder
+from peagle_sm.core.errors import (
+    CredentialsError,
+    PeagleError,
+    StreamCut,
+    StreamDamaged,
+    StreamError,
+    StreamTooLarge,
+)
+
+#: Seconds that a client is told to wait; AWS names none. Throttling passes, a scale-from-zero takes long.
+THROTTLED_S = 1
+STARTING_S = 30
+
+_THROTTLED = ("throttl", "toomanyrequests", "requestlimitexceeded", "modelnotready")
+_CREDENTIALS = (
+    "AccessDenied",
+    "Expired",
+    "IncompleteSignature",
+    "InvalidClientTokenId",
+    "InvalidSignature",
+    "MissingAuthentication",
+    "SignatureDoesNotMatch",
+    "UnrecognizedClient",
+)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One error answer: HTTP status, OpenAI's fields, and whether to wait before another try."""
+
+    status: int
+    message: str
+    type: str
+    code: str | None = None
+    param: str | None = None
+    retry_after_s: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def body(self) -> bytes:
+        """Return the JSON of the answer."""
+        told = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return json.dumps({"error": told}, ensure_ascii=False).encode()
+
+    def event(self) -> bytes:
+        """Return the server-sent event that ends a stream; clients of OpenAI raise it as an error."""
+        return b"event: error\ndata: " + self.body() + b"\n\n"
+
+    def all_headers(self) -> dict[str, str]:
+        """Return the headers of the answer, Retry-After among them where it is worth a wait."""
+        told = dict(self.headers)
+        if self.retry_after_s is not None:
+            told["Retry-After"] = str(self.retry_after_s)
+        return told
+
+
+def invalid(message: str, status: int = 400, code: str | None = None) -> Problem:
+    """A request that is not sent on."""
+    return Problem(status, message, "invalid_request_error", code)
+
+
+def unavailable(message: str, status: int = 502, code: str = "endpoint_unreachable") -> Problem:
+    """No answer came from SageMaker."""
+    return Problem(status, message, "server_error", code)
+
+
+def of_stream(error: StreamError) -> Problem:
+    """What ends a stream that had begun: the engine's own error, or the way in which the stream broke."""
+    reported = error.details.get("engine_error")
+    if isinstance(reported, Mapping):
+        return of_document(reported)
+    return Problem(
+        502,
+        f"{error.message.rstrip('.')}. The text so far is not the whole answer.",
+        "server_error",
+        "stream_broken",
+    )
+
+
+def of_document(fields: Mapping[str, Any], status: int | None = None) -> Problem:
+    """An error that the engine wrote as JSON; its own ``code`` is the status where none is given."""
+    code = fields.get("code")
+    if status is None:
+        status = code if type(code) is int and 400 <= code <= 599 else 502
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return Problem(
+        status,
+        str(fields.get("message") or json.dumps(dict(fields), ensure_ascii=False)),
+        str(fields.get("type") or kind),
+        _text(code) or "model_error",
+        _text(fields.get("param")),
+    )
+
+
+def gave_up(reason: str) -> Problem:
+    """An answer that the engine ended before its end; ``reason`` is its finish_reason."""
+    return Problem(
+        502, f"The engine gave the answer up: finish_reason {reason!r}.", "server_error", "model_error"
+    )
+
+
+def of_error(error: PeagleError) -> Problem:
+    """An error of this side: mostly credentials that cannot be had."""
+    message = f"{error.message} {error.next_step or ''}".rstrip()
+    if isinstance(error, CredentialsError):
+        return Problem(403, message, "permission_error", "aws_credentials")
+    return Problem(502, message, "server_error", "proxy_error")
+
+
+def of_aws(status: int, headers: Mapping[str, str], content: bytes) -> Problem:
+    """What SageMaker Runtime's error answer means to a client of OpenAI's API.
+
+    An error of the engine comes with the engine's own status and words. A throttle is 429, an endpoint that
+    does not exist is 404, a component without a copy is 503; both waits carry Retry-After.
+    """
+    told = json_object(content)
+    name = headers.get("x-amzn-ErrorType", "") or str(told.get("__type") or told.get("code") or "")
+    name = name.split(":")[0].rpartition("#")[2]
+    said = str(told.get("Message") or told.get("message") or "") or f"SageMaker answers {status} {name}"
+    passed = {"x-amzn-RequestId": headers["x-amzn-RequestId"]} if "x-amzn-RequestId" in headers else {}
+    if name == "ModelError" or "OriginalStatusCode" in told:
+        return _of_engine(told, said, passed)
+    lowered = said.lower()
+    if any(word in name.lower() for word in _THROTTLED) or status == 429:
+        return Problem(429, said, "rate_limit_error", name, None, THROTTLED_S, passed)
+    if name.startswith(_CREDENTIALS):
+        return Problem(403, said, "permission_error", name, None, None, passed)
+    if "has no capacity" in lowered:
+        return Problem(503, said, "server_error", "no_capacity", None, STARTING_S, passed)
+    if "not found" in lowered or "could not find" in lowered:
+        return Problem(404, said, "invalid_request_error", "endpoint_not_found", None, None, passed)
+    if status >= 500:
+        return Problem(status if status < 512 else 502, said, "server_error", name, None, None, passed)
+    return Problem(status, said, "invalid_request_error", name or None, None, None, passed)
+
+
+def _of_engine(told: Mapping[str, Any], said: str, passed: Mapping[str, str]) -> Problem:
+    status = told.get("OriginalStatusCode")
+    original = str(told.get("OriginalMessage") or "")
+    if not isinstance(status, int) or not 400 <= status <= 599:  # 0: the container did not answer in time
+        return Problem(504, original or said, "server_error", "engine_timeout", headers=passed)
+    document = json_object(original.encode())
+    fields = engine_error(document) or document or {"message": original or said}
+    return replace(of_document(fields, status), headers=passed)
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+#: A blank line: two ends of line, each LF, CRLF or CR. The groups are atomic, since CRLF is one end.
+_BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+_OTHER_FORM = (AttributeError, TypeError, ValueError)
+
+
+class Relay:
+    """Feed the parts of a response stream, get whole events to pass on, to the byte.
+
+    Attributes:
+        problem: what ended the stream before its answers did, None while nothing has. The event that shows it
+            is not passed on.
+        tokens: output tokens that the engine counted, None where it does not say.
+        acceptance_length: tokens per target step, None where the engine does not say.
+    """
+
+    def __init__(
+        self, *, answers: int = 1, framed: bool = True, max_event_bytes: int = MAX_EVENT_BYTES
+    ) -> None:
+        """``answers``: how many the request asks for, its prompts times n; each needs a finish_reason.
+
+        ``framed``: the events come inside messages of ``application/vnd.amazon.eventstream``.
+        """
+        self._frames = FrameDecoder() if framed else None
+        self._reader = EventReader(framed=False, max_event_bytes=max_event_bytes)
+        self._rest = b""
+        self._max = max_event_bytes
+        self._answers = answers
+        self._seen: set[int] = set()
+        self._finished: set[int] = set()
+        self.problem: StreamError | None = None
+        self.tokens: int | None = None
+        self.acceptance_length: float | None = None
+
+    def feed(self, part: bytes) -> bytes:
+        """Return the events that ``part`` completes; after a `problem` there are none."""
+        if self.problem is not None:
+            return b""
+        if self._frames is None:
+            return self._events(part)
+        payloads, broken = self._frames.feed([(part, 0.0)])
+        passed = b"".join(self._events(payload) for payload, _ in payloads)
+        if broken is not None:
+            self.broke(f"The stream broke: {broken}.")
+        return passed
+
+    def finish(self) -> bytes:
+        """The stream has ended: return what is left to pass on, and set `problem` when it was cut."""
+        if self.problem is not None:
+            return b""
+        if self._reader.done:
+            return self._rest
+        if self._frames is not None and not self._frames.is_whole:
+            self.problem = StreamCut("The stream was cut in the middle of a message.")
+            return b""
+        left = self._reader.feed(self._rest)  # some servers leave the last blank line out
+        if not self._take_all(left + self._reader.finish(finished=True)):
+            return b""
+        if not self.is_answer:
+            asked = max(self._answers, len(self._seen))
+            self.problem = StreamCut(
+                f"The stream ended before the answer did: {asked - len(self._finished)} of {asked} "
+                "answers have no finish_reason, and no [DONE] came."
+            )
+            return b""
+        return self._rest
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether what has passed is every answer, each of them whole, whatever may follow."""
+        if self.problem is not None:
+            return False
+        return self._reader.done or (len(self._finished) >= self._answers and self._seen <= self._finished)
+
+    def failure(self, problem: Problem) -> bytes:
+        """Return the event that ends a broken stream; clients of OpenAI raise it as an error."""
+        return problem.event()
+
+    def broke(self, why: str) -> None:
+        """Note that the connection failed; after [DONE] that does not matter."""
+        if not self._reader.done and self.problem is None:
+            self.problem = StreamCut(why)
+
+    def _events(self, payload: bytes) -> bytes:
+        if self.problem is not None:
+            return b""
+        data = self._rest + payload
+        start = 0
+        for blank in _BLANK_LINE.finditer(data, max(0, len(self._rest) - 3)):
+            if not self._take_all(self._reader.feed(data[start : blank.end()])):
+                self._rest = b""
+                return data[:start]
+            start = blank.end()
+        self._rest = data[start:]
+        if len(self._rest) > self._max:
+            self.problem = StreamTooLarge(f"An event of the stream is larger than {self._max:,} bytes.")
+            self._rest = b""
+        return data[:start]
+
+    def _take_all(self, documents: list[Document]) -> bool:
+        """Note what the reader found; False where something is wrong with it."""
+        try:
+            for document in documents:
+                self._take(document)
+        except _OTHER_FORM as error:
+            self.problem = StreamDamaged(f"The stream holds an event that is no completion's: {error!r}")
+            return False
+        problem = self._reader.problem
+        if problem is None and self._reader.done and self._finished and self._finished < self._seen:
+            unfinished = ", ".join(str(index) for index in sorted(self._seen - self._finished))
+            problem = StreamCut(f"[DONE] came before the finish_reason of answer {unfinished}.")
+        self.problem = problem
+        return problem is None
+
+    def _take(self, document: Document) -> None:
+        for choice in document["choices"] or ():
+            index = choice.get("index") or 0
+            self._seen.add(index)
+            if choice.get("finish_reason"):
+                self._finished.add(index)
+        tokens, length = figures_of(document)
+        self.tokens = self.tokens if tokens is None else tokens
+        self.acceptance_length = self.acceptance_length if length is None else length
+
+
+def figures_of(document: Mapping[str, Any]) -> tuple[int | None, float | None]:
+    """Return (output tokens, acceptance length) of an answer or an event; None for what it does not say."""
+    usage = document.get("usage")
+    tokens = usage.get("completion_tokens") if isinstance(usage, Mapping) else None
+    try:
+        acceptance = acceptance_of(document)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        acceptance = None  # an engine of another kind; the answer is passed on all the same
+    return (
+        tokens if isinstance(tokens, int) else None,
+        None if acceptance is None else acceptance.acceptance_length,
+    )
+
 
 _SERVICE = "sagemaker"
 #: SageMaker keeps an idle connection longer; a new one costs a TLS handshake.

@@ -1,1 +1,0 @@
-"""The stack that builds the serving image, for people without Docker."""

@@ -1,0 +1,267 @@
+"""The metrics of an endpoint: SageMaker's, and acceptance from vLLM's log::
+
+    … SpecDecoding metrics: Mean acceptance length: 3.94, Accepted throughput: 71.20 tokens/s, Drafted
+    throughput: 121.00 tokens/s, Accepted: 712 tokens, Drafted: 1210 tokens, Per-position acceptance rate:
+    0.850, 0.712, 0.603, 0.421, 0.354, Avg Draft acceptance rate: 58.8%
+
+vLLM prints this line every ten seconds while it drafts. The filters work on any image that runs vLLM, also
+JumpStart's, where we cannot write embedded metrics. They count the columns from the end of the line, since
+the text before the message differs between versions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aws_cdk import CfnResource
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from peagle_sm.core.catalog import load_catalog
+from peagle_sm.core.plan.environment import (
+    DRAFTS_NEEDED,
+    GATE_NAMESPACE,
+    SPECULATIVE_CONFIG,
+    acceptance_namespace,
+    is_ineffective,
+)
+from peagle_sm.core.plan.plan import Plan, bodies
+
+INVOCATIONS = "AWS/SageMaker"
+INSTANCES = "/aws/sagemaker/Endpoints"
+
+
+@dataclass(frozen=True)
+class Watched:
+    """An endpoint as the watchers see it.
+
+    ``tokens`` is K, None without speculation. ``gated`` says that the container tells of its drafting itself.
+    ``gpus`` counts those of one instance (of several types the
+    most), 0 for a host without. Money is USD, None where no price is known. ``publish_s`` is the time
+    between two utilisation figures.
+    """
+
+    name: str
+    variant: str
+    component: str | None
+    tokens: int | None
+    parallel: bool
+    gated: bool
+    gpus: int
+    publish_s: int
+    usd_per_instance_hour: float | None
+    usd_per_hour: float | None
+    max_usd: float | None
+    budget_usd: float | None
+    max_lifetime_hours: float
+
+    @property
+    def log_group(self) -> str:
+        """Where SageMaker writes what the containers print."""
+        if self.component is not None:
+            return f"/aws/sagemaker/InferenceComponents/{self.component}"
+        return f"/aws/sagemaker/Endpoints/{self.name}"
+
+    @property
+    def acceptance_namespace(self) -> str:
+        """The namespace of the figures that are read from the log; it carries the endpoint's name."""
+        return acceptance_namespace(self.name)
+
+    @property
+    def instances(self) -> Mapping[str, str]:
+        """The dimensions of utilisation metrics."""
+        return {"EndpointName": self.name, "VariantName": self.variant}
+
+    @property
+    def invocations(self) -> Mapping[str, str]:
+        """The dimensions of invocation metrics; a component has its own."""
+        return self.instances if self.component is None else {"InferenceComponentName": self.component}
+
+
+def watched(plan: Plan) -> Watched:
+    """Take from a plan what the watchers need."""
+    sent = bodies(plan)
+    variant = sent.config["ProductionVariants"][0]
+    speculative = _speculative(sent.model)
+    count = plan.spec.placement.instance_count
+    lifecycle = plan.spec.lifecycle
+    return Watched(
+        name=plan.names.endpoint,
+        variant=variant["VariantName"],
+        component=plan.names.component,
+        tokens=speculative.get("num_speculative_tokens"),
+        parallel=bool(speculative.get("parallel_drafting")),
+        gated=GATE_NAMESPACE in sent.model["PrimaryContainer"]["Environment"],
+        gpus=max(_gpus(name) for name in instance_types(plan)),
+        publish_s=sent.config["MetricsConfig"]["MetricPublishFrequencyInSeconds"],
+        usd_per_instance_hour=None if plan.usd_per_hour is None else plan.usd_per_hour / count,
+        usd_per_hour=plan.usd_per_hour,
+        max_usd=plan.max_usd,
+        budget_usd=lifecycle.budget_usd,
+        max_lifetime_hours=lifecycle.max_lifetime_hours,
+    )
+
+
+def _speculative(model: Mapping[str, Any]) -> dict[str, Any]:
+    text = model["PrimaryContainer"]["Environment"].get(SPECULATIVE_CONFIG)
+    found = json.loads(text) if text else {}
+    return found if isinstance(found, dict) else {}
+
+
+def instance_types(plan: Plan) -> list[str]:
+    """Return the instance types of the endpoint, first choice first."""
+    variant = bodies(plan).config["ProductionVariants"][0]
+    pools = variant.get("InstancePools")
+    return [pool["InstanceType"] for pool in pools] if pools else [variant["InstanceType"]]
+
+
+def _gpus(instance_type: str) -> int:
+    entry = load_catalog().instances.get(instance_type)
+    return entry.gpu_count if entry is not None else 0
+
+
+def stat(
+    name: str, namespace: str, metric: str, dimensions: Mapping[str, str], statistic: str, period_s: int
+) -> dict[str, Any]:
+    """Return a metric of an alarm, called ``name`` in its expression."""
+    return {
+        "Id": name,
+        "ReturnData": False,
+        "MetricStat": {
+            "Metric": {
+                "Namespace": namespace,
+                "MetricName": metric,
+                "Dimensions": [{"Name": key, "Value": value} for key, value in dimensions.items()],
+            },
+            "Stat": statistic,
+            "Period": period_s,
+        },
+    }
+
+
+ACCEPTED = "AcceptedTokens"
+DRAFTED = "DraftedTokens"
+INEFFECTIVE = "LinesWithIneffectiveParallelDrafting"
+# Not read from vLLM's lines: the gate in container/ judges over whole windows and embeds the figure itself.
+DRAFTING_FAULT = "DraftingFault"
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A metric filter: which lines count, and what each adds to the metric."""
+
+    name: str
+    pattern: str
+    metric: str
+    value: str
+    default: float | None = None
+    """The value for a minute in which no line of the log matched."""
+
+
+def filters(endpoint: Watched) -> tuple[Filter, ...]:
+    """Return the metric filters of an endpoint; none without speculation."""
+    if endpoint.tokens is None:
+        return ()
+    counts = _pattern(endpoint.tokens)
+    made = [
+        Filter("AcceptedTokens", counts, ACCEPTED, "$accepted"),
+        # The alarm `no-drafts` needs a series that exists before the first draft.
+        Filter("DraftedTokens", counts, DRAFTED, "$drafted", default=0),
+    ]
+    if can_be_ineffective(endpoint):
+        made += [
+            Filter(f"Ineffective{tenth}", pattern, INEFFECTIVE, "1")
+            for tenth, pattern in ineffective_patterns(endpoint.tokens or 0)
+        ]
+    return tuple(made)
+
+
+def can_be_ineffective(endpoint: Watched) -> bool:
+    """True where the second survival rate exists and parallel drafting made it."""
+    return endpoint.parallel and (endpoint.tokens or 0) >= 2
+
+
+def ineffective_patterns(tokens: int) -> Iterator[tuple[int, str]]:
+    """Yield a pattern for each tenth of the first survival rate s1: 5 for 0.5 to 0.599, up to 10 for 1.
+
+    Together they are the rule of `core.plan.environment` at its fewest drafts, 200, with s1 at the
+    lower end of its tenth: a filter compares texts, not quotients or bounds, and the rates end in a comma. A
+    line of more drafts must be as clear, so the filters never find what the rule does not.
+    """
+    for tenth in range(1, 11):
+        first = tenth * DRAFTS_NEEDED // 10
+        most = sum(is_ineffective(DRAFTS_NEEDED, first, second) for second in range(first + 1))
+        if not most:
+            continue
+        limit = (most - 1) * 1000 // DRAFTS_NEEDED + 1  # thousandths of s2
+        yield (
+            tenth,
+            _pattern(
+                tokens,
+                drafted=f" >= {DRAFTS_NEEDED * tokens}",
+                s1=f" = {tenth // 10}.{tenth % 10}*",
+                s2="".join(f" {'=' if first else '|| s2 ='} {text}" for first, text in _texts_below(limit)),
+            ),
+        )
+
+
+def _texts_below(thousandths: int) -> Iterator[tuple[bool, str]]:
+    """Yield the beginnings of all rates below a limit, shortest first; a limit is below 0.150."""
+    tenths, rest = divmod(thousandths, 100)
+    hundredths, units = divmod(rest, 10)
+    texts = [f"0.{digit}*" for digit in range(tenths)]
+    texts += [f"0.{tenths}{digit}*" for digit in range(hundredths)]
+    texts += [f"0.{tenths}{hundredths}{digit}*" for digit in range(units)]
+    for index, text in enumerate(texts):
+        yield index == 0, text
+
+
+def _pattern(tokens: int, *, drafted: str = "", s1: str = "", s2: str = "") -> str:
+    rates = [f"s{position}" for position in range(1, tokens + 1)]
+    rates[0] += s1
+    if tokens > 1:
+        rates[1] += s2
+    columns = [
+        "...",
+        'l1 = "Accepted:"',
+        "accepted",
+        "u1",
+        'l2 = "Drafted:"',
+        f"drafted{drafted}",
+        "u2",
+        "p1",
+        "p2",
+        "p3",
+        *rates,
+        "a1",
+        "a2",
+        "a3",
+        "a4",
+        "a5",
+    ]
+    return f"[{', '.join(columns)}]"
+
+
+def add_filters(scope: Construct, endpoint: Watched, log_group: logs.CfnLogGroup) -> list[CfnResource]:
+    """Add the metric filters to the endpoint's log group."""
+    return [
+        logs.CfnMetricFilter(
+            scope,
+            f"{entry.name}Filter",
+            log_group_name=log_group.ref,
+            filter_name=entry.name,
+            filter_pattern=entry.pattern,
+            metric_transformations=[
+                logs.CfnMetricFilter.MetricTransformationProperty(
+                    metric_namespace=endpoint.acceptance_namespace,
+                    metric_name=entry.metric,
+                    metric_value=entry.value,
+                    default_value=entry.default,
+                )
+            ],
+        )
+        for entry in filters(endpoint)
+    ]

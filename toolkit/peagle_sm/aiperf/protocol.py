@@ -1,0 +1,246 @@
+"""What AIPerf's transport needs to call SageMaker: URL, signature, response stream.
+
+Nothing here imports AIPerf. The URL given to AIPerf names the endpoint; its query parameters choose the
+inference component and the call. Credentials are renewed before they expire, as the AWS SDK does. An answer
+counts as whole only when its response stream is complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlsplit
+
+import botocore.session
+
+from peagle_sm.aws.session.signing import sign
+from peagle_sm.aws.streams.answers import aborted_in, error_in
+from peagle_sm.aws.streams.framing import FrameDecoder, FrameException
+from peagle_sm.core.errors import CredentialsError, SpecError, StreamError
+
+_PATH = re.compile(r"/endpoints/(?P<name>[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62})(/invocations[a-z-]*)?/?")
+# Also FIPS, a VPC's endpoint (vpce-….runtime.sagemaker.REGION.vpce.amazonaws.com) and China.
+_HOST = re.compile(r"(.*\.)?runtime(-fips)?\.sagemaker(-fips)?\.(?P<region>[a-z0-9-]+)\..*")
+_PARAMETERS = ("component", "variant", "region", "model")
+_EXAMPLE = "https://runtime.sagemaker.us-east-1.amazonaws.com/endpoints/NAME"
+
+
+@dataclass(frozen=True)
+class Address:
+    """``https://runtime.sagemaker.REGION.amazonaws.com/endpoints/NAME?component=…&variant=…&model=…``.
+
+    Attributes:
+        base_url: scheme and host of the runtime API.
+        endpoint: name of the endpoint.
+        component: inference component; needed where the endpoint hosts components.
+        variant: production variant, for endpoints with several.
+        region: AWS region that signs, from the parameter or the host; None leaves it to the environment.
+        model: sent as the body's ``model``. None sends none: a SageMaker container serves one model, and
+            AIPerf's ``--model`` is then only a label (and the tokenizer, unless that is given).
+    """
+
+    base_url: str
+    endpoint: str
+    component: str | None = None
+    variant: str | None = None
+    region: str | None = None
+    model: str | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What names component and variant in an invocation."""
+        chosen = {
+            "X-Amzn-SageMaker-Inference-Component": self.component,
+            "X-Amzn-SageMaker-Target-Variant": self.variant,
+        }
+        return {name: value for name, value in chosen.items() if value is not None}
+
+    def url(self, *, streaming: bool) -> str:
+        """The URL of the invocation."""
+        call = "invocations-response-stream" if streaming else "invocations"
+        return f"{self.base_url}/endpoints/{quote(self.endpoint)}/{call}"
+
+
+def parse(url: str) -> Address:
+    """Read a URL.
+
+    Raises:
+        SpecError: no ``/endpoints/NAME``, or a parameter that is not known, empty or repeated.
+    """
+    parts = urlsplit(url)
+    path = _PATH.fullmatch(parts.path)
+    if parts.scheme.lower() not in ("http", "https") or path is None:
+        raise _refused(url, "it does not name an endpoint")
+    given: dict[str, str] = {}
+    for key, value in parse_qsl(parts.query, keep_blank_values=True):
+        # The model alone may be empty: vLLM's images take that for "the one you have".
+        if key not in _PARAMETERS or key in given or (not value and key != "model"):
+            raise _refused(url, f"the parameter {key}={value!r} is unknown, empty or repeated")
+        given[key] = value
+    host = _HOST.fullmatch(parts.hostname or "")
+    if host is not None:
+        given.setdefault("region", host["region"])
+    return Address(f"{parts.scheme}://{parts.netloc}", path["name"], **given)
+
+
+def _refused(url: str, what: str) -> SpecError:
+    return SpecError(
+        f"--url {url}: {what}.",
+        next_step=f"Give {_EXAMPLE}, followed by ?{'=…&'.join(_PARAMETERS)}=… as needed.",
+    )
+
+
+_SERVICE = "sagemaker"
+_UNSIGNED = ("user-agent", "connection", "expect", "x-amzn-trace-id")  #: what a proxy may change on the way
+
+
+class Signer:
+    """Signs for SageMaker Runtime in one region.
+
+    Credentials are those of the SDK's chain: environment, profile, SSO, web identity, container, instance.
+    """
+
+    def __init__(self, credentials: Any, region: str) -> None:
+        """Take botocore credentials; `from_environment` looks them up."""
+        self._credentials = credentials
+        self._region = region
+        self._renewing = asyncio.Lock()
+
+    @classmethod
+    def from_environment(cls, region: str | None) -> Signer:
+        """Look up credentials, and the region where the URL names none, as the SDK does.
+
+        Raises:
+            CredentialsError: there is no region, or there are no credentials.
+        """
+        session = botocore.session.get_session()
+        region = region or os.environ.get("AWS_REGION") or session.get_config_variable("region") or None
+        if region is None:
+            raise CredentialsError(
+                "No AWS region is set.",
+                next_step="Set AWS_REGION, or add ?region=… to the URL.",
+            )
+        credentials = session.get_credentials()
+        if credentials is None:
+            raise CredentialsError(
+                "No AWS credentials were found.",
+                next_step="Set AWS_PROFILE, run `aws configure`, or run where a role gives credentials.",
+            )
+        return cls(credentials, region)
+
+    async def sign(self, url: str, headers: dict[str, str], body: bytes) -> dict[str, str]:
+        """Return the headers of a POST, their names in lower case, with its signature among them.
+
+        Renewing temporary credentials may ask STS or SSO: that is done in a thread, by one request for all,
+        so that the streams that are being timed are not held up.
+        """
+        if _needs_renewal(self._credentials):
+            async with self._renewing:
+                if _needs_renewal(self._credentials):
+                    await asyncio.to_thread(self._credentials.get_frozen_credentials)
+        lower = {name.lower(): value for name, value in headers.items()}
+        parts = urlsplit(url)
+        signed = sign(
+            host=parts.netloc,
+            path=parts.path,
+            headers={name: value for name, value in lower.items() if name not in _UNSIGNED},
+            body=body,
+            keys=self._credentials.get_frozen_credentials(),
+            region=self._region,
+            service=_SERVICE,
+            utc=time.time(),
+        )
+        return lower | signed
+
+
+def _needs_renewal(credentials: Any) -> bool:
+    """Whether the next use would renew; keys without an end have no such question."""
+    ask = getattr(credentials, "refresh_needed", None)
+    return ask is not None and bool(ask())
+
+
+_DONE = "[DONE]"
+
+
+async def payload_parts(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Decode AWS's event stream.
+
+    Raises:
+        StreamError: an exception frame (`ModelStreamError`, `InternalStreamFailure`), a damaged frame, or
+            an end in the middle of one.
+    """
+    decoder = FrameDecoder()
+    async for data in chunks:
+        payloads, error = decoder.feed([(data, 0.0)])
+        for payload, _ in payloads:
+            yield payload
+        if isinstance(error, FrameException):
+            raise StreamError(str(error)) from error
+        if error is not None:
+            raise StreamError(f"a frame of the response stream is damaged: {error}") from error
+    if not decoder.is_whole:
+        raise StreamError("the response stream was cut within a frame")
+
+
+class AnswerCheck:
+    """Whether a stream of server-sent events is every answer of its request, each of them whole.
+
+    The rules are those of `aws.streams.decoding` and of `serve`, which read bytes; AIPerf gives messages.
+    """
+
+    def __init__(self, answers: int = 1) -> None:
+        """``answers``: how many the request asks for, its prompts times n; each needs a finish reason."""
+        self._answers = answers
+        self._events = 0
+        self._done = False
+        self._seen: set[int] = set()
+        self._finished: set[int] = set()
+
+    def take(self, text: str) -> None:
+        """Take the data of one message; what comes after `[DONE]` does not matter.
+
+        Raises:
+            StreamError: the engine reported an error, gave an answer up, or wrote no event of an answer.
+        """
+        if self._done or not text:
+            return
+        self._events += 1
+        if text.strip() == _DONE:
+            self._done = True
+            return
+        try:
+            self._take(json.loads(text))
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            raise StreamError(f"the stream holds an event that is no completion's: {text[:200]}") from error
+
+    def finish(self) -> None:
+        """The connection has ended.
+
+        Raises:
+            StreamError: it was cut: an answer has no finish reason.
+        """
+        unfinished = max(self._answers, len(self._seen)) - len(self._finished)
+        if unfinished and not (self._done and not (self._finished and self._finished < self._seen)):
+            raise StreamError(
+                f"the response stream was cut after {self._events} events: {unfinished} of "
+                f"{unfinished + len(self._finished)} answers have no finish reason"
+            )
+
+    def _take(self, document: Mapping[str, Any]) -> None:
+        reported = error_in(document)
+        if reported is not None:
+            raise StreamError(f"the engine reported an error in the stream: {reported[:500]}")
+        given_up = aborted_in(document)
+        if given_up is not None:
+            raise StreamError(f"the engine gave the answer up: finish_reason {given_up!r}")
+        for choice in document["choices"] or ():
+            index = choice.get("index") or 0
+            self._seen.add(index)
+            if choice.get("finish_reason"):
+                self._finished.add(index)

@@ -1,0 +1,123 @@
+"""CloudWatch: an endpoint's container logs, and the alarm that rolls back an update."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from peagle_sm.aws.session.errors import aws_errors, is_taken
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.errors import NotFound, PeagleError
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One line; ``stream`` is ``<variant>/<instance>``."""
+
+    timestamp: datetime
+    stream: str
+    message: str
+
+
+def group_of(endpoint: str) -> str:
+    """Return the log group that SageMaker writes an endpoint's output to."""
+    return f"/aws/sagemaker/Endpoints/{endpoint}"
+
+
+def create(session: Session, group: str, days: int) -> bool:
+    """Create a log group that keeps its lines for ``days``; False if it exists, which is left as it is."""
+    client = session.client("logs")
+    try:
+        with aws_errors("CreateLogGroup", session.local_url):
+            client.create_log_group(logGroupName=group)
+    except PeagleError as error:
+        if is_taken(error):
+            return False
+        raise
+    with aws_errors("PutRetentionPolicy", session.local_url):
+        client.put_retention_policy(logGroupName=group, retentionInDays=days)
+    return True
+
+
+def exists(session: Session, endpoint: str) -> bool:
+    """Whether an endpoint, or an earlier one of its name, has a log group."""
+    group = group_of(endpoint)
+    with aws_errors("DescribeLogGroups", session.local_url):
+        pages = session.client("logs").get_paginator("describe_log_groups")
+        for page in pages.paginate(logGroupNamePrefix=group):
+            if any(row["logGroupName"] == group for row in page["logGroups"]):
+                return True
+    return False
+
+
+def remove(session: Session, endpoint: str) -> None:
+    """Delete an endpoint's log group with all that it holds.
+
+    Raises:
+        NotFound: there is none.
+    """
+    with aws_errors("DeleteLogGroup", session.local_url):
+        session.client("logs").delete_log_group(logGroupName=group_of(endpoint))
+
+
+def tail(session: Session, endpoint: str, limit: int = 100, start: datetime | None = None) -> list[LogLine]:
+    """Return the last ``limit`` lines over all streams, oldest first; none when there is no group yet.
+
+    ``start`` leaves out what an earlier endpoint of the same name wrote: the group outlives the endpoint.
+    """
+    try:
+        return _tail(session, group_of(endpoint), limit, start)
+    except NotFound:
+        return []
+
+
+def since(session: Session, endpoint: str, start: datetime) -> Iterator[tuple[str, LogLine]]:
+    """Yield (event id, line) from ``start`` on, oldest first; ids let a follower drop what it has seen."""
+    group = group_of(endpoint)
+    try:
+        with aws_errors("FilterLogEvents", session.local_url):
+            pages = session.client("logs").get_paginator("filter_log_events")
+            for page in pages.paginate(logGroupName=group, startTime=int(start.timestamp() * 1000)):
+                for event in page.get("events", []):
+                    yield str(event.get("eventId", "")), _line(event, event.get("logStreamName", ""))
+    except NotFound:
+        return
+
+
+def _tail(session: Session, group: str, limit: int, start: datetime | None) -> list[LogLine]:
+    client = session.client("logs")
+    window = {} if start is None else {"startTime": int(start.timestamp() * 1000)}
+    with aws_errors("DescribeLogStreams", session.local_url):
+        streams = client.describe_log_streams(logGroupName=group, orderBy="LastEventTime", descending=True)
+    lines: list[LogLine] = []
+    for stream in streams.get("logStreams", []):
+        name = stream["logStreamName"]
+        with aws_errors("GetLogEvents", session.local_url):
+            got = client.get_log_events(
+                logGroupName=group,
+                logStreamName=name,
+                limit=min(limit, 10_000),
+                startFromHead=False,
+                **window,
+            )
+        lines += [_line(event, name) for event in got.get("events", [])]
+    return sorted(lines, key=lambda line: line.timestamp)[-limit:]
+
+
+def _line(event: dict[str, Any], stream: str) -> LogLine:
+    moment = datetime.fromtimestamp(event["timestamp"] / 1000, UTC)
+    return LogLine(moment, stream, str(event["message"]).rstrip("\n"))
+
+
+def put_alarm(session: Session, parameters: Mapping[str, Any]) -> None:
+    """Send PutMetricAlarm: makes the alarm, or overwrites one of that name."""
+    with aws_errors("PutMetricAlarm", session.local_url):
+        session.client("cloudwatch").put_metric_alarm(**parameters)
+
+
+def remove_alarm(session: Session, name: str) -> None:
+    """Send DeleteAlarms; an alarm that is not there is no mistake."""
+    with aws_errors("DeleteAlarms", session.local_url):
+        session.client("cloudwatch").delete_alarms(AlarmNames=[name])

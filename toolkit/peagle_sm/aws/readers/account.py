@@ -1,0 +1,231 @@
+"""Read the caller, the roles, their rights, and who has the endpoint's name.
+
+The rights are what IAM's simulation says of the policies. The date of STS's answer also says how far this
+machine's clock is off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from peagle_sm.aws.control import sagemaker as control
+from peagle_sm.aws.readers.resources import kms_keys
+from peagle_sm.aws.session.errors import aws_errors
+from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.storage.s3 import split_uri
+from peagle_sm.core.checks.base import Identity, KeyRights, Rights, Role, Taken
+from peagle_sm.core.checks.image import registry_of
+from peagle_sm.core.errors import CredentialsError, NotFound, PeagleError, ServiceFault
+from peagle_sm.core.plan.payloads import hard_schedule_name, names_for, partition, schedule_name, spec_hash
+from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.plan.tags import MANAGED_BY, MANAGER, STACK
+
+
+def identity(session: Session, _: Draft | None) -> Identity:
+    """Ask STS who calls; its answer's Date header tells AWS's clock.
+
+    Raises:
+        ServiceFault: no answer.
+    """
+    before = session.wall_clock()
+    try:
+        with aws_errors("GetCallerIdentity", session.local_url):
+            answer = session.client("sts").get_caller_identity()
+    except CredentialsError as error:
+        return Identity(problem=error.message, next_step=error.next_step or "")
+    after = session.wall_clock()
+    sent = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+    skew = None
+    # The local SageMaker dates its answers by its own clock, which `local clock advance` moves on purpose.
+    if sent and not session.is_local:
+        # The header has whole seconds, and was written somewhere between the two readings.
+        here = before + (after - before) / 2
+        skew = (here - parsedate_to_datetime(sent)).total_seconds()
+    return Identity(str(answer["Account"]), str(answer["Arn"]), skew_s=skew)
+
+
+def taken(session: Session, draft: Draft | None) -> Taken:
+    """Look what has the endpoint's name."""
+    assert draft is not None
+    found = control.describe_endpoint(session, draft.spec.name)
+    if found is None:
+        return Taken()
+    tags = control.tags_of(session, found.arn) or {}
+    return Taken(found.status, tags.get(MANAGED_BY) == MANAGER, tags.get(STACK) or None)
+
+
+_ALLOWED = "allowed"
+Question = tuple[tuple[str, ...], str, dict[str, str]]
+"""Actions, the resource that they are about, and the values of condition keys."""
+
+
+def execution_role(session: Session, draft: Draft | None) -> Role:
+    """Read the containers' role."""
+    assert draft is not None
+    return read_role(session, draft.role_arn or "")
+
+
+def scheduler_role(session: Session, draft: Draft | None) -> Role:
+    """Read the role by which the lifetime limit deletes."""
+    assert draft is not None
+    return read_role(session, draft.scheduler_role_arn or "")
+
+
+def read_role(session: Session, arn: str) -> Role:
+    """Read a role's trust policy and the names of its policies.
+
+    Raises:
+        CredentialsError: iam:GetRole or iam:ListAttachedRolePolicies is missing.
+    """
+    name = arn.rpartition("/")[2]
+    iam = session.client("iam")
+    try:
+        with aws_errors("GetRole", session.local_url):
+            role = iam.get_role(RoleName=name)["Role"]
+    except NotFound:
+        return Role(arn, exists=False)
+    with aws_errors("ListAttachedRolePolicies", session.local_url):
+        pages = iam.get_paginator("list_attached_role_policies").paginate(RoleName=name)
+        attached = tuple(row["PolicyName"] for page in pages for row in page["AttachedPolicies"])
+    return Role(arn, True, tuple(_services(role["AssumeRolePolicyDocument"])), attached)
+
+
+def _services(document: Any) -> Iterator[str]:
+    statements = document.get("Statement", []) if isinstance(document, dict) else []
+    for statement in statements if isinstance(statements, list) else [statements]:
+        principal = statement.get("Principal", {})
+        found = principal.get("Service", []) if isinstance(principal, dict) else []
+        if statement.get("Effect") == "Allow":
+            yield from [found] if isinstance(found, str) else found
+
+
+def caller_rights(session: Session, draft: Draft | None) -> Rights:
+    """Simulate the calls of a deploy for whoever calls.
+
+    Raises:
+        ServiceFault: the caller is the account's root user, whose rights cannot be simulated.
+        CredentialsError: iam:SimulatePrincipalPolicy is missing.
+    """
+    assert draft is not None
+    with aws_errors("GetCallerIdentity", session.local_url):
+        arn = str(session.client("sts").get_caller_identity()["Arn"])
+    return simulate(session, _policy_source(session, arn), _deploy_calls(draft, arn.split(":")[4]))
+
+
+def execution_rights(session: Session, draft: Draft | None) -> Rights:
+    """Simulate what the containers' role needs: image, weights, keys, logs."""
+    assert draft is not None
+    return simulate(session, draft.role_arn or "", _container_calls(draft))
+
+
+def key_rights(session: Session, draft: Draft | None) -> KeyRights:
+    """Look by which keys the artifacts are encrypted, and simulate kms:Decrypt with each."""
+    assert draft is not None
+    keys = kms_keys(session, draft)
+    questions: list[Question] = [(("kms:Decrypt",), key, {}) for key in keys]
+    return KeyRights(keys, simulate(session, draft.role_arn or "", questions))
+
+
+def scheduler_rights(session: Session, draft: Draft | None) -> Rights:
+    """Simulate the call of the lifetime limit."""
+    assert draft is not None
+    arn = _sagemaker(draft, (draft.scheduler_role_arn or "::::").split(":")[4], "endpoint", draft.spec.name)
+    return simulate(session, draft.scheduler_role_arn or "", [(("sagemaker:DeleteEndpoint",), arn, {})])
+
+
+def simulate(session: Session, principal: str, questions: Iterable[Question]) -> Rights:
+    """Ask IAM for each question; what hangs on a condition key whose value is not known counts as allowed."""
+    allowed: list[str] = []
+    denied: list[str] = []
+    for actions, resource, context in questions:
+        entries = [
+            {"ContextKeyName": key, "ContextKeyValues": [value], "ContextKeyType": "string"}
+            for key, value in context.items()
+        ]
+        with aws_errors("SimulatePrincipalPolicy", session.local_url):
+            answer = session.client("iam").simulate_principal_policy(
+                PolicySourceArn=principal,
+                ActionNames=list(actions),
+                ResourceArns=[resource],
+                ContextEntries=entries,
+            )
+        for row in answer["EvaluationResults"]:
+            told = f"{row['EvalActionName']} on {resource}"
+            passes = row["EvalDecision"] == _ALLOWED or row.get("MissingContextValues")
+            (allowed if passes else denied).append(told)
+    return Rights(principal, tuple(allowed), tuple(denied))
+
+
+def _policy_source(session: Session, arn: str) -> str:
+    """Return the ARN whose policies speak for a caller: of a session, its role's."""
+    if arn.endswith(":root"):
+        raise ServiceFault("the caller is the account's root user, whose rights IAM does not simulate")
+    if ":assumed-role/" not in arn:
+        return arn
+    name = arn.split("/")[1]
+    try:
+        with aws_errors("GetRole", session.local_url):
+            return str(session.client("iam").get_role(RoleName=name)["Role"]["Arn"])
+    except PeagleError:
+        # Without a path, which only roles of IAM Identity Center and a few others have.
+        head, _, _ = arn.partition(":assumed-role/")
+        return f"{head.replace(':sts:', ':iam:')}:role/{name}"
+
+
+def _sagemaker(draft: Draft, account: str, kind: str, name: str) -> str:
+    return f"arn:{partition(draft.region)}:sagemaker:{draft.region}:{account}:{kind}/{name.lower()}"
+
+
+def _deploy_calls(draft: Draft, account: str) -> Iterator[Question]:
+    names = names_for(draft.spec.name, spec_hash(draft), component=draft.scales_to_zero)
+    sagemaker = {
+        "model": (names.model, ("CreateModel", "DescribeModel", "DeleteModel", "AddTags")),
+        "endpoint-config": (
+            names.config,
+            ("CreateEndpointConfig", "DescribeEndpointConfig", "DeleteEndpointConfig", "AddTags"),
+        ),
+        "endpoint": (
+            names.endpoint,
+            ("CreateEndpoint", "DescribeEndpoint", "DeleteEndpoint", "InvokeEndpoint", "AddTags"),
+        ),
+    }
+    for kind, (name, actions) in sagemaker.items():
+        arn = _sagemaker(draft, account, kind, name)
+        yield tuple(f"sagemaker:{each}" for each in actions), arn, {}
+    passed = {
+        "sagemaker.amazonaws.com": draft.role_arn,
+        "scheduler.amazonaws.com": draft.scheduler_role_arn,
+    }
+    for service, role in passed.items():
+        if role is not None:
+            yield ("iam:PassRole",), role, {"iam:PassedToService": service}
+    arn = (
+        f"arn:{partition(draft.region)}:scheduler:{draft.region}:{account}:schedule/default/"
+        f"{schedule_name(draft.spec.name)}"
+    )
+    actions = tuple(f"scheduler:{each}Schedule" for each in ("Create", "Get", "Delete"))
+    yield actions, arn, {}
+    hard = arn.replace(schedule_name(draft.spec.name), hard_schedule_name(draft.spec.name))
+    yield ("scheduler:GetSchedule", "scheduler:DeleteSchedule"), hard, {}
+
+
+def _container_calls(draft: Draft) -> Iterator[Question]:
+    place = partition(draft.region)
+    parts = registry_of(draft.image.uri) if draft.image else None
+    if parts is not None:
+        account, region, rest = parts
+        repository = rest.partition("@")[0].rpartition(":")[0] or rest.partition("@")[0]
+        arn = f"arn:{place}:ecr:{region}:{account}:repository/{repository}"
+        pull = ("BatchCheckLayerAvailability", "BatchGetImage", "GetDownloadUrlForLayer")
+        yield tuple(f"ecr:{each}" for each in pull), arn, {}
+        yield ("ecr:GetAuthorizationToken",), "*", {}
+    for uri in {draft.model_uri, draft.head_uri} - {None}:
+        bucket, prefix = split_uri(str(uri))
+        yield ("s3:GetObject",), f"arn:{place}:s3:::{bucket}/{prefix}config.json", {}
+        yield ("s3:ListBucket",), f"arn:{place}:s3:::{bucket}", {"s3:prefix": prefix}
+    account = (draft.role_arn or "::::").split(":")[4]
+    group = f"/aws/sagemaker/Endpoints/{draft.spec.name}"
+    stream = f"arn:{place}:logs:{draft.region}:{account}:log-group:{group}:log-stream:AllTraffic/i-0"
+    yield ("logs:CreateLogStream", "logs:PutLogEvents"), stream, {}

@@ -1,0 +1,341 @@
+"""Read what a deploy needs in AWS: quotas, prices, network, image, weights, key.
+
+A reservation is read too. A draft head in S3 is checked by its manifest, or by its files where it has none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from peagle_sm.aws.control import sagemaker as control
+from peagle_sm.aws.control.prices import listed_price
+from peagle_sm.aws.session.errors import aws_errors
+from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.storage.s3 import s3_folder, split_uri
+from peagle_sm.core.checks.base import Artifacts, EcrImage, Key, Network, Prefix, Price, Quotas, Reservation
+from peagle_sm.core.checks.image import registry_of
+from peagle_sm.core.checks.resources import ALL_INSTANCES, quota_name
+from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault
+from peagle_sm.core.heads.inspect import inspect_head
+from peagle_sm.core.heads.layout import HeadLook
+from peagle_sm.core.heads.reading import CONFIG, MANIFEST, Folder, manifest_faults, parse_manifest, read_json
+from peagle_sm.core.plan.resolve import Draft
+
+SERVICE = "sagemaker"
+# Neither holds instances any more, nor will again under this name.
+_GONE = frozenset({"Deleting", "Failed"})
+
+
+def quotas(session: Session, draft: Draft | None) -> Quotas:
+    """Read the quotas of the spec's types and count the instances of every endpoint.
+
+    Raises:
+        CredentialsError: a permission is missing.
+    """
+    assert draft is not None
+    wanted = {quota_name(name): name for name in draft.instance_types}
+    found = _find(session, {*wanted, ALL_INSTANCES})
+    in_use, own = _in_use(session, draft.spec.name)
+    return Quotas(
+        granted={wanted[name]: value for name, value in found.items() if name in wanted},
+        in_use=in_use,
+        own_in_use=own,
+        all_granted=found.get(ALL_INSTANCES),
+    )
+
+
+def _find(session: Session, wanted: set[str]) -> dict[str, float]:
+    """Return the quotas of these names: as applied, else as AWS gives them to everybody."""
+    found: dict[str, float] = {}
+    for operation, called in (
+        ("list_service_quotas", "ListServiceQuotas"),
+        ("list_aws_default_service_quotas", "ListAWSDefaultServiceQuotas"),
+    ):
+        for quota in _listed(session, operation, called):
+            if quota["QuotaName"] in wanted - found.keys():
+                found[quota["QuotaName"]] = float(quota["Value"])
+            if len(found) == len(wanted):
+                return found
+    return found
+
+
+def _listed(session: Session, operation: str, called: str) -> Iterator[Mapping[str, Any]]:
+    with aws_errors(called, session.local_url):
+        pages = session.client("service-quotas").get_paginator(operation)
+        for page in pages.paginate(ServiceCode=SERVICE, PaginationConfig={"PageSize": 100}):
+            yield from page["Quotas"]
+
+
+def _in_use(session: Session, name: str) -> tuple[dict[str, int], dict[str, int]]:
+    """Count the instances of all endpoints by type, and those of the endpoint ``name``."""
+    every: Counter[str] = Counter()
+    own: Counter[str] = Counter()
+    for listed in control.list_endpoints(session):
+        if listed.status in _GONE:
+            continue
+        counts = _instances(session, listed.name)
+        every.update(counts)
+        if listed.name == name:
+            own.update(counts)
+    return dict(every), dict(own)
+
+
+def _instances(session: Session, endpoint: str) -> Counter[str]:
+    found = control.describe_endpoint(session, endpoint)
+    config = control.describe_endpoint_config(session, found.config_name) if found else None
+    counts: Counter[str] = Counter()
+    if found is None or config is None:
+        return counts
+    now = {row["VariantName"]: row for row in found.raw.get("ProductionVariants") or ()}
+    for variant in config.raw.get("ProductionVariants") or ():
+        pools = variant.get("InstancePools") or [{}]
+        kind = variant.get("InstanceType") or pools[0].get("InstanceType")
+        shown = now.get(variant["VariantName"], {})
+        count = max(shown.get("CurrentInstanceCount", 0), shown.get("DesiredInstanceCount", 0))
+        if kind:
+            counts[kind] += count or variant.get("InitialInstanceCount", 0)
+    return counts
+
+
+def prices(session: Session, draft: Draft | None) -> tuple[Price, ...]:
+    """Ask AWS's price list for each type."""
+    assert draft is not None
+    return tuple(_price(session, name, draft.region) for name in draft.instance_types)
+
+
+def _price(session: Session, name: str, region: str) -> Price:
+    found = listed_price(session, name, region)
+    return Price(name, found.usd_per_hour, found.date) if found else Price(name)
+
+
+def reservation(session: Session, draft: Draft | None) -> Reservation:
+    """Describe the training plan that the spec names.
+
+    Raises:
+        CredentialsError: sagemaker:DescribeTrainingPlan is missing.
+        ServiceFault: the ARN is not a training plan's, so it cannot be looked at by its name.
+    """
+    assert draft is not None
+    arn = draft.spec.placement.capacity_reservation_arn or ""
+    if ":training-plan/" not in arn:
+        raise ServiceFault(f"{arn} is not the ARN of a training plan; other reservations cannot be described")
+    try:
+        with aws_errors("DescribeTrainingPlan", session.local_url):
+            plan = session.client("sagemaker").describe_training_plan(TrainingPlanName=arn.rpartition("/")[2])
+    except NotFound as error:
+        return Reservation(arn, problem=error.message)
+    rows = plan.get("ReservedCapacitySummaries") or ()
+    return Reservation(
+        arn=arn,
+        status=plan.get("Status", ""),
+        ends=plan.get("EndTime"),
+        instance_types=tuple(dict.fromkeys(row["InstanceType"] for row in rows if "InstanceType" in row)),
+        targets=tuple(plan.get("TargetResources") or ()),
+        free=plan.get("AvailableInstanceCount"),
+    )
+
+
+def network(session: Session, draft: Draft | None) -> Network:
+    """Look for the spec's subnets and security groups; those that are not there are left out.
+
+    Raises:
+        CredentialsError: a permission is missing.
+    """
+    assert draft is not None
+    wanted = draft.spec.security.vpc
+    if wanted is None:
+        return Network()
+    ec2 = session.client("ec2")
+    # A filter leaves out what is not there; asked for by id, one missing id would fail the whole call.
+    with aws_errors("DescribeSubnets", session.local_url):
+        subnets = ec2.describe_subnets(Filters=[{"Name": "subnet-id", "Values": wanted.subnet_ids}])
+    with aws_errors("DescribeSecurityGroups", session.local_url):
+        groups = ec2.describe_security_groups(
+            Filters=[{"Name": "group-id", "Values": wanted.security_group_ids}]
+        )
+    return Network(
+        subnets={
+            row["SubnetId"]: (row["AvailabilityZone"], row["AvailableIpAddressCount"])
+            for row in subnets["Subnets"]
+        },
+        security_groups=tuple(row["GroupId"] for row in groups["SecurityGroups"]),
+    )
+
+
+_AT_HOME = "us-east-1"
+_LOOKED_AT = 1000
+_NO_BUCKET = frozenset({"404", "NoSuchBucket"})
+_MEDIA_TYPES = [
+    "application/vnd.docker.distribution.manifest.v2+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.oci.image.index.v1+json",
+]
+
+
+def image(session: Session, draft: Draft | None) -> EcrImage:
+    """Ask the registry for the image's manifest, as a pull does: whoever may pull may ask.
+
+    Raises:
+        CredentialsError: ecr:BatchGetImage is denied, here or by the registry's own policy.
+        ServiceFault: the image is not one of ECR, or not known.
+    """
+    assert draft is not None
+    parts = registry_of(draft.image.uri) if draft.image else None
+    if draft.image is None or parts is None:
+        raise ServiceFault("the image is not one of ECR")
+    account, _, rest = parts
+    path, _, digest = rest.partition("@")
+    repository, _, tag = path.partition(":")
+    try:
+        with aws_errors("BatchGetImage", session.local_url):
+            answer = session.client("ecr").batch_get_image(
+                registryId=account,
+                repositoryName=repository,
+                imageIds=[{"imageDigest": digest} if digest else {"imageTag": tag or "latest"}],
+                acceptedMediaTypes=_MEDIA_TYPES,
+            )
+    except ServiceFault as error:
+        if error.code not in ("RepositoryNotFoundException", "ImageNotFoundException"):
+            raise
+        return EcrImage(draft.image.uri, False, error.message)
+    failures = answer.get("failures") or ()
+    reason = ", ".join(f"{row.get('failureCode')}: {row.get('failureReason')}" for row in failures)
+    return EcrImage(draft.image.uri, bool(answer.get("images")), reason)
+
+
+def artifacts(session: Session, draft: Draft | None) -> Artifacts:
+    """List the first objects below the prefixes of target and head.
+
+    Raises:
+        CredentialsError: s3:ListBucket is missing, for the caller; the role's rights are looked at apart.
+    """
+    assert draft is not None
+    head = draft.head_uri if draft.speculating else None
+    return Artifacts(
+        target=_prefix(session, draft.model_uri) if draft.model_uri else None,
+        head=_prefix(session, head) if head else None,
+    )
+
+
+def _prefix(session: Session, uri: str) -> Prefix:
+    bucket, prefix = split_uri(uri)
+    s3 = session.client("s3")
+    try:
+        with aws_errors("ListObjectsV2", session.local_url):
+            answer = s3.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=_LOOKED_AT)
+    except (ServiceFault, NotFound) as error:
+        if getattr(error, "code", "404") not in _NO_BUCKET:
+            raise
+        return Prefix(uri, problem=f"there is no bucket {bucket}")
+    rows = answer.get("Contents") or []
+    return Prefix(
+        uri=uri,
+        keys={row["Key"].removeprefix(prefix): row["Size"] for row in rows if row["Key"] != prefix},
+        more=bool(answer.get("IsTruncated")),
+        region=_region(answer, session),
+    )
+
+
+def kms_keys(session: Session, draft: Draft) -> tuple[str, ...]:
+    """Return the ARNs of the keys by which the first objects of target and head are encrypted.
+
+    Raises:
+        CredentialsError: s3:GetObject is missing.
+    """
+    head = draft.head_uri if draft.speculating else None
+    found: list[str] = []
+    for uri in filter(None, (draft.model_uri, head)):
+        bucket, _ = split_uri(uri)
+        s3 = session.client("s3")
+        with aws_errors("ListObjectsV2", session.local_url):
+            rows = (
+                s3.list_objects_v2(Bucket=bucket, Prefix=split_uri(uri)[1], MaxKeys=1).get("Contents") or []
+            )
+        for row in rows:
+            with aws_errors("HeadObject", session.local_url):
+                answer = s3.head_object(Bucket=bucket, Key=row["Key"])
+            if str(answer.get("ServerSideEncryption", "")).startswith("aws:kms"):
+                found.append(str(answer.get("SSEKMSKeyId", "")))
+    return tuple(dict.fromkeys(filter(None, found)))
+
+
+def _region(answer: Any, session: Session) -> str | None:
+    """S3 says in a header of each answer where the bucket is; botocore follows it there by itself."""
+    headers = answer["ResponseMetadata"]["HTTPHeaders"]
+    found = headers.get("x-amz-bucket-region")
+    return str(found) if found and not session.is_local else None
+
+
+def key(session: Session, draft: Draft | None) -> Key:
+    """Look at the key of the volume."""
+    assert draft is not None
+    key_id = draft.spec.security.kms_key_id or ""
+    try:
+        with aws_errors("DescribeKey", session.local_url):
+            answer = session.client("kms").describe_key(KeyId=key_id)
+    except NotFound:
+        return Key(key_id)
+    except ServiceFault as error:
+        if error.code != "NotFoundException":
+            raise
+        return Key(key_id)
+    return Key(key_id, str(answer["KeyMetadata"].get("KeyState", "")))
+
+
+def look_at_head(session: Session, draft: Draft) -> HeadLook | None:
+    """Say what is wrong with the head that the spec names itself; None where it names none.
+
+    A head of the catalogue, of JumpStart's or of the local server is not looked at.
+
+    Raises:
+        NotFound: nothing is there.
+        CredentialsError, ServiceFault: S3 refuses, or does not answer.
+    """
+    uri = draft.spec.head_uri
+    if uri is None or not draft.speculating:
+        return None
+    root = draft.model_uri if draft.head_beside_target and draft.model_uri else uri
+    folder = s3_folder(session, root)
+    if MANIFEST in folder.sizes:
+        try:
+            manifest = parse_manifest(folder.text(MANIFEST) or b"")
+        except ValueError:
+            manifest = None  # somebody else's file of that name: the head's own files tell
+        if manifest is not None:
+            faults = manifest_faults(
+                manifest,
+                folder.sizes,
+                model=draft.spec.model,
+                mode=draft.mode,
+                num_speculative_tokens=draft.num_speculative_tokens,
+            )
+            return HeadLook(uri, "manifest", tuple(faults))
+    head = folder if root == uri else s3_folder(session, uri)
+    report = inspect_head(
+        head,
+        target=_target(session, draft, folder if root != uri else None),
+        mode=draft.mode,
+        num_speculative_tokens=draft.num_speculative_tokens,
+        trained_k=draft.head.trained_depth if draft.head else None,
+    )
+    # the licence is asked for where a head is staged; here it would be said again at each deploy
+    return HeadLook(uri, "files", tuple(fault for fault in report.faults if fault.code != "licence"))
+
+
+def _target(session: Session, draft: Draft, folder: Folder | None) -> Mapping[str, Any] | None:
+    if draft.spec.model_uri is None:
+        return None
+    try:
+        text = (folder or s3_folder(session, draft.spec.model_uri)).text(CONFIG)
+        config = None if text is None else read_json(text, CONFIG)
+    except (PeagleError, ValueError):
+        return None  # another check says what is wrong with the target
+    return config if isinstance(config, dict) else None
+
+
+def head(session: Session, draft: Draft | None) -> HeadLook | None:
+    """Look at the head; errors as `look_at_head`."""
+    return None if draft is None else look_at_head(session, draft)

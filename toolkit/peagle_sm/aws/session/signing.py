@@ -1,0 +1,313 @@
+"""Signing, TLS and errors for direct HTTP clients, and bearer tokens.
+
+`sign` is AWS Signature Version 4 for one POST, in a tenth of botocore's time. Source: "Create a signed AWS
+API request", AWS IAM User Guide; tests compare it with botocore's.
+
+A bearer token is for an endpoint's OpenAI route. It is a presigned URL, made without a call, in the format of
+``sagemaker.core.token_generator`` (sagemaker-core 2.27.0): a presigned ``POST
+https://sagemaker.amazonaws.com/?Action=CallWithBearerToken``, without its scheme, with ``&Version=1``
+appended, in base64, after ``sagemaker-api-key-``. A test compares the two byte for byte. A token carries the
+rights of the credentials that signed it: protect it as you protect those. Its user needs
+sagemaker:InvokeEndpoint on the endpoint and sagemaker:CallWithBearerToken on "*" (developer guide, "Invoke
+endpoints with OpenAI-compatible APIs").
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any, Protocol
+from urllib.parse import quote, urlsplit
+
+from peagle_sm.aws.session.errors import aws_errors
+from peagle_sm.aws.session.session import USER_AGENT, Session
+from peagle_sm.core.errors import CredentialsError, SpecError
+
+_ALGORITHM = "AWS4-HMAC-SHA256"
+
+
+class Keys(Protocol):
+    """Credentials at one moment, as botocore's ``get_frozen_credentials`` gives them."""
+
+    @property
+    def access_key(self) -> str:
+        """The key's id."""
+
+    @property
+    def secret_key(self) -> str:
+        """The key."""
+
+    @property
+    def token(self) -> str | None:
+        """Of temporary credentials."""
+
+
+def sign(
+    *,
+    host: str,
+    path: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    keys: Keys,
+    region: str,
+    service: str,
+    utc: float,
+) -> dict[str, str]:
+    """Return ``headers`` with those added that authorise a POST of ``body`` to ``https://host/path``.
+
+    Args:
+        path: as it goes over the wire, already percent-encoded, without a query.
+        headers: lower-case names; all of them are signed.
+        utc: the time of the signature, seconds since 1970; AWS takes it for five minutes.
+    """
+    amz_date = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(utc))
+    signed = {**headers, "host": host, "x-amz-date": amz_date}
+    if keys.token:
+        signed["x-amz-security-token"] = keys.token
+    names = sorted(signed)
+    listed = ";".join(names)
+    canonical = "\n".join(
+        [
+            "POST",
+            quote(path, safe="/-_.~"),  # the canonical path is encoded once more, except in S3
+            "",
+            *(f"{name}:{' '.join(signed[name].split())}" for name in names),
+            "",
+            listed,
+            hashlib.sha256(body).hexdigest(),
+        ]
+    )
+    scope = f"{amz_date[:8]}/{region}/{service}/aws4_request"
+    digest = hashlib.sha256(canonical.encode()).hexdigest()
+    text = f"{_ALGORITHM}\n{amz_date}\n{scope}\n{digest}"
+    key = signing_key(keys.secret_key, amz_date[:8], region, service)
+    signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    del signed["host"]  # the client writes it itself
+    signed["authorization"] = (
+        f"{_ALGORITHM} Credential={keys.access_key}/{scope}, SignedHeaders={listed}, Signature={signature}"
+    )
+    return signed
+
+
+@lru_cache(maxsize=8)
+def signing_key(secret: str, date: str, region: str, service: str) -> bytes:
+    """Return the key of one day (``YYYYMMDD``), region and service."""
+    key = f"AWS4{secret}".encode()
+    for part in (date, region, service, "aws4_request"):
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+    return key
+
+
+SERVICE = "sagemaker"
+
+
+def signed_stream_request(
+    *,
+    endpoint_url: str,
+    region: str,
+    keys: Keys,
+    endpoint: str,
+    component: str | None,
+    body: bytes,
+    utc: float,
+) -> tuple[str, dict[str, str]]:
+    """Return the URL and the headers of a call of InvokeEndpointWithResponseStream.
+
+    The URL is percent-encoded and signed as it stands: nobody may encode it anew.
+    """
+    path = f"/endpoints/{quote(endpoint, safe='')}/invocations-response-stream"
+    headers = {"content-type": "application/json"}
+    if component is not None:
+        headers["x-amzn-sagemaker-inference-component"] = component
+    signed = sign(
+        host=urlsplit(endpoint_url).netloc,
+        path=path,
+        headers=headers,
+        body=body,
+        keys=keys,
+        region=region,
+        service=SERVICE,
+        utc=utc,
+    )
+    return endpoint_url.rstrip("/") + path, {**signed, "user-agent": USER_AGENT}
+
+
+def error_name(headers: Mapping[str, str], told: Mapping[str, Any]) -> str:
+    """The name of an error as AWS writes it (``ThrottlingException``, ``ModelError`` …), or nothing."""
+    named = headers.get("x-amzn-errortype") or str(told.get("__type") or told.get("code") or "")
+    return named.split(":")[0].rpartition("#")[2]
+
+
+def json_object(content: bytes) -> dict[str, Any]:
+    """The JSON object that ``content`` is; empty where it is none."""
+    try:
+        told = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def is_remote(url: str) -> bool:
+    """Whether an address is on another machine, where proxies and certificates of the environment apply."""
+    host = urlsplit(url).hostname or ""
+    return not (host == "localhost" or host.startswith("127.") or host == "::1")
+
+
+def certificates() -> Any:
+    """An ``ssl.SSLContext`` that trusts what boto3 trusts."""
+    from botocore.httpsession import get_cert_path
+
+    # As boto3 does: what the user names, else the certificates that botocore carries.
+    return _context(os.environ.get("AWS_CA_BUNDLE") or get_cert_path(True))
+
+
+@lru_cache(maxsize=4)
+def _context(path: str) -> Any:
+    """Reading the certificates takes 20 ms of CPU, so they are read once."""
+    import ssl
+
+    return ssl.create_default_context(cafile=path)
+
+
+def end_with_its_connection(response: Any) -> None:
+    """End the reading of an aiohttp response when its connection ends.
+
+    aiohttp (3.14.5) closes the connection at a malformed chunk without an error to the reader, who then waits
+    until its timeout. A chunked body that has no end yet when its connection is gone is always an error.
+    """
+    protocol = None if response.connection is None else response.connection.protocol
+    closed = None if protocol is None else protocol.closed
+    if closed is None or "chunked" not in response.headers.get("Transfer-Encoding", "").lower():
+        return
+
+    def fail(_: object) -> None:
+        from aiohttp import ClientPayloadError
+
+        content = response.content
+        if not content.is_eof() and content.exception() is None:
+            content.set_exception(ClientPayloadError("the server sent a malformed chunk"))
+
+    closed.add_done_callback(fail)
+
+
+PREFIX = "sagemaker-api-key-"
+HOST = "sagemaker.amazonaws.com"
+LONGEST = timedelta(hours=12)
+#: What a client that makes a token for each request needs it for: the request's arrival.
+ONE_REQUEST = timedelta(minutes=15)
+
+
+@dataclass(frozen=True)
+class BearerToken:
+    """A token and its end, by this machine's clock; ``expires_at`` is never after the credentials' own end.
+
+    Printing it does not show the token.
+    """
+
+    token: str = field(repr=False)
+    expires_at: datetime
+
+
+def bearer_token(session: Session, *, hours: float = 12, utc: Callable[[], float] = time.time) -> BearerToken:
+    """Sign a token with the session's credentials, renewed where they renew themselves; nothing is called.
+
+    Args:
+        session: whose credentials and region sign.
+        hours: how long it lasts: a second to 12 hours.
+        utc: the time of the signature, seconds since 1970 (always real time, also for a local server).
+
+    Raises:
+        SpecError: ``hours`` is out of range.
+        CredentialsError: there are no credentials, or they have expired and cannot be renewed.
+    """
+    length = _length(hours)
+    credentials = session.credentials()
+    keys = frozen(credentials, session.local_url)
+    now = utc()
+    ends = datetime.fromtimestamp(now, UTC) + length
+    keys_end = _end_of(credentials)
+    if keys_end is not None and keys_end <= datetime.fromtimestamp(now, UTC):
+        raise _expired(f"they ended at {keys_end:%Y-%m-%d %H:%M} UTC")
+    text = presigned(keys, session.region, int(length.total_seconds()), now)
+    return BearerToken(text, ends if keys_end is None else min(ends, keys_end))
+
+
+def provider(session: Session, *, utc: Callable[[], float] = time.time) -> Callable[[], str]:
+    """Return a function that makes a fresh token of 15 minutes whenever it is called.
+
+    AWS advises a fresh token at the point of use over one that is kept; it costs no call.
+    """
+
+    def fresh() -> str:
+        return bearer_token(session, hours=ONE_REQUEST / timedelta(hours=1), utc=utc).token
+
+    return fresh
+
+
+def presigned(keys: Keys, region: str, seconds: int, utc: float) -> str:
+    """Make the token's text. Pure."""
+    at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(utc))
+    scope = f"{at[:8]}/{region}/{SERVICE}/aws4_request"
+    told = {
+        "Action": "CallWithBearerToken",
+        "X-Amz-Algorithm": "AWS4-HMAC-SHA256",
+        "X-Amz-Credential": f"{keys.access_key}/{scope}",
+        "X-Amz-Date": at,
+        "X-Amz-Expires": str(seconds),
+        "X-Amz-SignedHeaders": "host",
+    }
+    if keys.token:
+        told["X-Amz-Security-Token"] = keys.token
+    query = "&".join(f"{name}={quote(value, safe='-_.~')}" for name, value in told.items())
+    canonical = "&".join(sorted(query.split("&")))
+    request = f"POST\n/\n{canonical}\nhost:{HOST}\n\nhost\n{hashlib.sha256(b'').hexdigest()}"
+    text = f"AWS4-HMAC-SHA256\n{at}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
+    key = signing_key(keys.secret_key, at[:8], region, SERVICE)
+    signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    url = f"{HOST}/?{query}&X-Amz-Signature={signature}&Version=1"
+    return PREFIX + base64.b64encode(url.encode()).decode()
+
+
+def frozen(credentials: Any, local_url: str | None = None) -> Keys:
+    """Return one coherent set of keys, renewed first where they are about to end.
+
+    Raises:
+        CredentialsError: they have expired and could not be renewed.
+    """
+    with aws_errors("credentials", local_url):
+        try:
+            keys: Keys = credentials.get_frozen_credentials()
+        except RuntimeError as error:  # botocore: "Credentials were refreshed, but … are still expired."
+            raise _expired(str(error)) from error
+    return keys
+
+
+def _length(hours: float) -> timedelta:
+    length = timedelta(hours=hours) if 0 < hours <= 1e6 else timedelta(0)
+    if not timedelta(seconds=1) <= length <= LONGEST:
+        raise SpecError(
+            f"hours of a bearer token: found {hours:g}; allowed: a second to 12 hours (AWS's limit).",
+            next_step="Ask for at most 12; for longer, renew it, as endpoint.openai() does.",
+        )
+    return length
+
+
+def _end_of(credentials: Any) -> datetime | None:
+    """When temporary credentials end. botocore tells it by no public name; without one, nothing is known."""
+    found = getattr(credentials, "_expiry_time", None)
+    return found if isinstance(found, datetime) else None
+
+
+def _expired(why: str) -> CredentialsError:
+    return CredentialsError(
+        f"the AWS credentials have expired, so no token can be signed with them: {why}.",
+        next_step="Log in again (`aws sso login`, or new keys) and check with `aws sts get-caller-identity`.",
+    )

@@ -1,0 +1,384 @@
+"""Downloads from the Hugging Face hub, of a public file, and the cache folder.
+
+A hub repository's files come from one commit, whole and checked. The library `huggingface_hub` (extra
+``hub``) brings addresses, token and proxies; its errors become peagle-sm's here. The bytes are fetched here,
+because the library (2.4.0) deletes a partial file when it is interrupted. A small public file is checked
+against a known sha256. The cache folder follows the XDG rules: a relative value is ignored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from peagle_sm.core.catalog import Vocabulary
+from peagle_sm.core.errors import CredentialsError, NotFound, PeagleError, ServiceFault, SpecError
+from peagle_sm.core.heads.reading import COMMIT, Folder
+from peagle_sm.core.words import install_command
+
+
+def cache_dir(environ: Mapping[str, str]) -> Path:
+    """Return the folder of what can be fetched or built again."""
+    named = environ.get("XDG_CACHE_HOME", "")
+    home = Path(named) if os.path.isabs(named) else Path(environ.get("HOME") or Path.home()) / ".cache"
+    return home / "peagle-sm"
+
+
+NEED_HUB = install_command("hub")
+NO_ANSWER = "NoAnswer"
+_TOKEN = "Ask for access on its page on the hub, then `hf auth login`, or set HF_TOKEN."
+_OFFLINE = (
+    "Check the network, a proxy (HTTPS_PROXY) and HF_ENDPOINT; or fetch the files where there is one, and "
+    "give "
+    "their folder instead."
+)
+
+
+@contextmanager
+def hub_errors(repository: str, revision: str) -> Iterator[None]:
+    """Map what `huggingface_hub` raises inside the block.
+
+    Raises:
+        NotFound: no such repository, revision or file.
+        CredentialsError: a gated model, or a token that is not accepted.
+        SpecError: no name of a repository.
+        ServiceFault: the hub fails (its status as code), or cannot be reached (code ``NoAnswer``).
+    """
+    from huggingface_hub import errors as known
+
+    try:
+        yield
+    except known.GatedRepoError as error:
+        raise CredentialsError(
+            f"{repository} is gated: its terms are to be accepted first", next_step=_TOKEN
+        ) from error
+    except known.RevisionNotFoundError as error:
+        raise NotFound(
+            f"{repository} has no revision {revision!r}",
+            next_step="Look at its commits on the hub, and give one.",
+        ) from error
+    except known.RepositoryNotFoundError as error:
+        raise NotFound(
+            f"the hub has no model {repository}, or none that your token may see",
+            next_step="Correct the name; for a private model `hf auth login`, or set HF_TOKEN.",
+        ) from error
+    except known.EntryNotFoundError as error:
+        raise NotFound(
+            f"{repository} at {revision} lacks a file: {error}", next_step="Fetch it anew."
+        ) from error
+    except known.HFValidationError as error:
+        raise SpecError(
+            f"{repository!r} is no name of a model on the hub", next_step="Write OWNER/NAME."
+        ) from error
+    except known.OfflineModeIsEnabled as error:
+        raise ServiceFault(
+            f"HF_HUB_OFFLINE is set, so {repository} cannot be looked up",
+            code=NO_ANSWER,
+            next_step="Unset HF_HUB_OFFLINE, or give a folder with the files instead.",
+        ) from error
+    except known.HfHubHTTPError as error:
+        raise _of_status(error, repository) from error
+    except Exception as error:
+        if not _is_of_the_network(error):
+            raise
+        raise ServiceFault(
+            f"the hub does not answer for {repository}: {str(error) or type(error).__name__}",
+            code=NO_ANSWER,
+            next_step=_OFFLINE,
+        ) from error
+
+
+def _is_of_the_network(error: Exception) -> bool:
+    # the library's HTTP client has changed its name before (requests, httpx, httpx2): go by its base class
+    return isinstance(error, ConnectionError | TimeoutError) or any(
+        base.__name__ in ("HTTPError", "StreamError") for base in type(error).__mro__
+    )
+
+
+def _of_status(error: Exception, repository: str) -> PeagleError:
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status in (401, 403):
+        return CredentialsError(f"the hub refuses {repository} ({status}): {_line(error)}", next_step=_TOKEN)
+    step = "Wait a minute and run the command again." if status == 429 else "Run the command again later."
+    return ServiceFault(
+        f"the hub failed for {repository} ({status}): {_line(error)}", code=str(status or ""), next_step=step
+    )
+
+
+def _line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+CHUNK_BYTES = 2**20
+ATTEMPTS = 5
+"""How often a file is taken up again without a single new byte, and a piece asked for."""
+_PART = ".part"
+
+
+@dataclass(frozen=True)
+class HubFile:
+    """One file: its size, its sha256 where the hub keeps it as a large file, else git's own id of it."""
+
+    name: str
+    size: int
+    sha256: str | None
+    blob_id: str | None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A repository at one commit, whatever ``asked`` was called: a branch moves, a commit does not."""
+
+    repository: str
+    commit: str
+    asked: str
+    licence: str | None
+    files: tuple[HubFile, ...]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Bytes by name."""
+        return {file.name: file.size for file in self.files}
+
+
+class Hub:
+    """One hub; ``endpoint`` None is the library's own choice (HF_ENDPOINT, else huggingface.co)."""
+
+    def __init__(
+        self,
+        endpoint: str | None = None,
+        token: str | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Reach nothing yet; ``token`` None takes the one that the library finds (HF_TOKEN, `hf auth login`).
+
+        Raises:
+            NotFound: the library is not installed.
+        """
+        try:
+            import huggingface_hub
+        except ImportError as error:
+            raise NotFound(
+                "the Hugging Face hub needs the Python package huggingface_hub, which is not installed",
+                next_step=NEED_HUB,
+            ) from error
+        self._library = huggingface_hub
+        self._endpoint, self._token, self._sleep = endpoint, token, sleep
+
+    def snapshot(self, repository: str, revision: str | None = None) -> Snapshot:
+        """Resolve ``revision`` (a commit, a branch, a tag; None: main) to a commit, and list its files.
+
+        Raises:
+            NotFound: no such repository or revision, or none that the token may see.
+            CredentialsError: the model is gated, or the token is not accepted.
+            SpecError: it is no name of a repository.
+            ServiceFault: the hub fails, or cannot be reached.
+        """
+        asked = revision or "main"
+        with hub_errors(repository, asked):
+            api = self._library.HfApi(endpoint=self._endpoint, token=self._token, library_name="peagle-sm")
+            found = api.model_info(repository, revision=asked, files_metadata=True, timeout=30)
+        commit = found.sha or ""
+        if not COMMIT.fullmatch(commit) or (COMMIT.fullmatch(asked) and asked != commit):
+            raise ServiceFault(
+                f"the hub did not say which commit {asked!r} of {repository} is (it said {commit!r})",
+                next_step="Give the commit itself: --revision and its 40 hex digits.",
+            )
+        card = found.card_data
+        licence = card.get("license") if card is not None else None
+        files = tuple(_file(each) for each in found.siblings or ())
+        return Snapshot(repository, commit, asked, licence if isinstance(licence, str) else None, files)
+
+    def folder(self, snapshot: Snapshot) -> Folder:
+        """The repository as a folder that is read in pieces, over the network."""
+
+        def read(name: str, start: int, length: int) -> bytes:
+            for attempt in range(ATTEMPTS if length else 0):
+                try:
+                    return self._piece(snapshot, name, start, length)
+                except ServiceFault as error:
+                    if error.code != NO_ANSWER or attempt == ATTEMPTS - 1:
+                        raise
+                    self._sleep(1.0)
+            return b""
+
+        known = {file.name: file.sha256 for file in snapshot.files if file.sha256}
+        return Folder(snapshot.repository, snapshot.sizes, read, known, snapshot.commit, snapshot.licence)
+
+    def _piece(self, snapshot: Snapshot, name: str, start: int, length: int) -> bytes:
+        with self._stream(snapshot, name, f"bytes={start}-{start + length - 1}") as response:
+            body: bytes = response.read()
+        return body[start : start + length] if response.status_code == 200 else body
+
+    def fetch(
+        self,
+        snapshot: Snapshot,
+        names: list[str],
+        directory: Path,
+        got: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Bring files into ``directory``, each checked; what an earlier run brought is not fetched again.
+
+        ``got`` is told bytes as they come, and those that were there.
+
+        Raises:
+            ServiceFault: the hub fails, cannot be reached, or sends something else; a partial file stays.
+            CredentialsError, NotFound: as `snapshot`.
+            SpecError: the disk has not room enough.
+        """
+        wanted = [file for file in snapshot.files if file.name in set(names)]
+        directory.mkdir(parents=True, exist_ok=True)
+        missing = [file for file in wanted if not _is_whole(directory / file.name, file)]
+        _room(directory, sum(file.size - _begun(directory, file) for file in missing))
+        for file in wanted:
+            if file not in missing:
+                got(file.size)
+            else:
+                self._fetch_one(snapshot, file, directory, got)
+
+    def _fetch_one(
+        self, snapshot: Snapshot, file: HubFile, directory: Path, got: Callable[[int], None]
+    ) -> None:
+        path = directory / file.name
+        part = path.with_name(path.name + _PART)
+        part.parent.mkdir(parents=True, exist_ok=True)
+        part.touch()
+        got(part.stat().st_size)
+        left = ATTEMPTS
+        while part.stat().st_size < file.size:
+            before = part.stat().st_size
+            try:
+                self._append(snapshot, file, part, got)
+                cut: Exception | None = None
+            except ServiceFault as error:
+                cut = error
+            if part.stat().st_size == before:
+                left -= 1
+                if left <= 0 or (cut is None and before < file.size):
+                    raise cut or _short(file, before)
+                self._sleep(1.0)
+            else:
+                left = ATTEMPTS
+        if not _is_whole(part, file):
+            part.unlink()
+            raise ServiceFault(
+                f"{file.name} of {snapshot.repository} came with another checksum than the hub gives for "
+                "it; it "
+                "was thrown away",
+                next_step="Run the command again; if it happens again, something changes files on the way.",
+            )
+        part.replace(path)
+
+    def _append(self, snapshot: Snapshot, file: HubFile, part: Path, got: Callable[[int], None]) -> None:
+        start = part.stat().st_size
+        with (
+            self._stream(snapshot, file.name, f"bytes={start}-" if start else None) as response,
+            part.open("ab") as out,
+        ):
+            if start and response.status_code == 200:  # the range was ignored, and everything comes again
+                out.truncate(0)
+                got(-start)
+            # as they come: pieces of a fixed size would be lost with what was not full when it was cut
+            for piece in response.iter_bytes():
+                out.write(piece)
+                got(len(piece))
+
+    @contextmanager
+    def _stream(self, snapshot: Snapshot, name: str, span: str | None) -> Iterator[Any]:
+        from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
+
+        url = self._library.hf_hub_url(
+            snapshot.repository, name, revision=snapshot.commit, endpoint=self._endpoint
+        )
+        headers: dict[str, str] = build_hf_headers(token=self._token, library_name="peagle-sm")
+        headers["Accept-Encoding"] = "identity"
+        if span:
+            headers["Range"] = span
+        with (
+            hub_errors(snapshot.repository, snapshot.commit),
+            # a redirect to another host (where large files lie) does not take the token along
+            get_session().stream("GET", url, headers=headers, follow_redirects=True, timeout=60) as response,
+        ):
+            if response.status_code >= 400:
+                response.read()
+            hf_raise_for_status(response)
+            yield response
+
+
+def _file(sibling: Any) -> HubFile:
+    large = sibling.lfs
+    return HubFile(
+        sibling.rfilename, int(sibling.size or 0), large.sha256 if large else None, sibling.blob_id
+    )
+
+
+def _is_whole(path: Path, file: HubFile) -> bool:
+    if not path.is_file() or path.stat().st_size != file.size:
+        return False
+    # Git names a blob by the sha1 of its header and content; a large file's blob is a pointer instead.
+    found = hashlib.sha256() if file.sha256 else hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False)
+    with path.open("rb") as content:
+        while piece := content.read(CHUNK_BYTES):
+            found.update(piece)
+    return found.hexdigest() == (file.sha256 or file.blob_id)
+
+
+def _begun(directory: Path, file: HubFile) -> int:
+    part = directory / (file.name + _PART)
+    return part.stat().st_size if part.is_file() else 0
+
+
+def _room(directory: Path, needed: int) -> None:
+    free = shutil.disk_usage(directory).free
+    if needed > free:
+        raise SpecError(
+            f"{directory}: {needed / 1e9:.1f} GB are to be fetched, and {free / 1e9:.1f} GB are free",
+            next_step="Make room, or set XDG_CACHE_HOME to a larger disk.",
+        )
+
+
+def _short(file: HubFile, size: int) -> ServiceFault:
+    return ServiceFault(
+        f"{file.name} ended after {size} of {file.size} bytes",
+        next_step="Run the command again; it goes on there.",
+    )
+
+
+TIMEOUT_S = 60
+
+
+def fetch(file: Vocabulary, directory: Path, got: Callable[[int], None] = lambda _: None) -> None:
+    """Bring the file into ``directory``; what an earlier run brought is not fetched again.
+
+    Raises:
+        ServiceFault: the address does not answer, or sends another file.
+    """
+    path = directory / file.name
+    if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == file.sha256:
+        got(file.size)
+        return
+    by_hand = f"Download it where {file.url} can be reached, put it at {path}, and run the command again."
+    try:
+        with urllib.request.urlopen(file.url, timeout=TIMEOUT_S) as response:
+            content = response.read(file.size + 1)
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        raise ServiceFault(f"{file.url} cannot be read: {error}", next_step=by_hand) from error
+    found = hashlib.sha256(content).hexdigest()
+    if found != file.sha256:
+        raise ServiceFault(
+            f"{file.url} sent another file: found sha256 {found}, expected {file.sha256}", next_step=by_hand
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    part.write_bytes(content)
+    part.replace(path)
+    got(file.size)

@@ -1,0 +1,272 @@
+"""S3: a secured bucket, objects by their URI, and a prefix as a folder.
+
+A bucket is secured before anything is put in it. A prefix is listed once and its files are read in pieces.
+Uploads in parts are in `uploads`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from peagle_sm.aws.session.errors import aws_errors
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.errors import CredentialsError, NotFound, PeagleError, ServiceFault, SpecError
+from peagle_sm.core.heads.reading import Folder
+from peagle_sm.core.plan.payloads import partition
+
+_AT_HOME = "us-east-1"
+"""The one region that CreateBucket must not be told."""
+_ABSENT = frozenset({"404", "NoSuchBucket", "NoSuchKey", "NotFound"})
+DELETED_AT_ONCE = 1000  #: keys that DeleteObjects takes
+
+
+def exists(session: Session, bucket: str) -> bool:
+    """Whether the account has that bucket.
+
+    Raises:
+        CredentialsError: somebody else has it, or the permission is missing.
+    """
+    try:
+        with aws_errors("HeadBucket", session.local_url):
+            session.client("s3").head_bucket(Bucket=bucket, ExpectedBucketOwner=session.account())
+    except NotFound:
+        return False
+    except ServiceFault as error:
+        if error.code in _ABSENT:
+            return False
+        if error.code == "403":
+            raise CredentialsError(
+                f"the bucket {bucket} belongs to another account, or you may not see it",
+                next_step="Ask for s3:ListBucket on it; if another account has that name, tell us.",
+                details={"bucket": bucket},
+            ) from error
+        raise
+    return True
+
+
+def create(session: Session, bucket: str) -> None:
+    """Make the bucket in the session's region."""
+    place: dict[str, Any] = {}
+    if session.region != _AT_HOME:
+        place["CreateBucketConfiguration"] = {"LocationConstraint": session.region}
+    with aws_errors("CreateBucket", session.local_url):
+        session.creating_client("s3").create_bucket(Bucket=bucket, **place)
+
+
+def secure(session: Session, bucket: str) -> None:
+    """Close it to the public, encrypt it, keep old versions, and refuse what does not come by TLS."""
+    s3 = session.client("s3")
+    closed = dict.fromkeys(
+        ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"), True
+    )
+    encrypted = {"Rules": [{"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}]}
+    with aws_errors("PutPublicAccessBlock", session.local_url):
+        s3.put_public_access_block(Bucket=bucket, PublicAccessBlockConfiguration=closed)
+    with aws_errors("PutBucketEncryption", session.local_url):
+        s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration=encrypted)
+    with aws_errors("PutBucketVersioning", session.local_url):
+        s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    with aws_errors("PutBucketPolicy", session.local_url):
+        s3.put_bucket_policy(Bucket=bucket, Policy=json.dumps(_only_by_tls(bucket, session.region)))
+
+
+def put_if_absent(session: Session, bucket: str, key: str, content: bytes) -> bool:
+    """Upload unless the key is there; whether something was uploaded. The key tells the content."""
+    s3 = session.client("s3")
+    owner = session.account()
+    try:
+        with aws_errors("HeadObject", session.local_url):
+            s3.head_object(Bucket=bucket, Key=key, ExpectedBucketOwner=owner)
+        return False
+    except NotFound:
+        pass
+    except ServiceFault as error:
+        if error.code not in _ABSENT:
+            raise
+    checksum = base64.b64encode(hashlib.sha256(content).digest()).decode()
+    with aws_errors("PutObject", session.local_url):
+        s3.put_object(
+            Bucket=bucket, Key=key, Body=content, ChecksumSHA256=checksum, ExpectedBucketOwner=owner
+        )
+    return True
+
+
+def remove(session: Session, bucket: str, prefix: str) -> bool:
+    """Delete every version under ``prefix`` and then the bucket; False when it holds more, and stays."""
+    s3 = session.client("s3")
+    with aws_errors("ListObjectVersions", session.local_url):
+        rows = [
+            {"Key": row["Key"], "VersionId": row["VersionId"]}
+            for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket)
+            for row in [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
+        ]
+    ours = [row for row in rows if row["Key"].startswith(prefix)]
+    for first in range(0, len(ours), DELETED_AT_ONCE):
+        batch = ours[first : first + DELETED_AT_ONCE]
+        with aws_errors("DeleteObjects", session.local_url):
+            s3.delete_objects(Bucket=bucket, Delete={"Objects": batch, "Quiet": True})
+    if len(ours) < len(rows):
+        return False
+    with aws_errors("DeleteBucket", session.local_url):
+        s3.delete_bucket(Bucket=bucket)
+    return True
+
+
+def _only_by_tls(bucket: str, region: str) -> dict[str, Any]:
+    arn = f"arn:{partition(region)}:s3:::{bucket}"
+    return {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Sid": "OnlyByTls",
+                "Effect": "Deny",
+                "Principal": {"AWS": "*"},
+                "Action": "s3:*",
+                "Resource": [arn, f"{arn}/*"],
+                "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+            }
+        ],
+    }
+
+
+def upload(session: Session, uri: str, content: bytes) -> None:
+    """Put an object."""
+    bucket, key = split_uri(uri)
+    with aws_errors("PutObject", session.local_url):
+        session.client("s3").put_object(Bucket=bucket, Key=key, Body=content)
+
+
+def download_one(session: Session, uri: str, suffix: str) -> bytes:
+    """Return the one object below ``uri`` whose key ends in ``suffix``.
+
+    Raises:
+        NotFound: there is none.
+    """
+    bucket, prefix = split_uri(uri)
+    found = [key for key in _keys(session, bucket, prefix) if key.endswith(suffix)]
+    if not found:
+        raise NotFound(
+            f"there is no {suffix} below {uri}",
+            next_step="look at what was to write it, and whether its role may write to the bucket",
+        )
+    with aws_errors("GetObject", session.local_url):
+        return bytes(session.client("s3").get_object(Bucket=bucket, Key=found[0])["Body"].read())
+
+
+def remove_prefix(session: Session, uri: str) -> None:
+    """Delete every object below ``uri``."""
+    bucket, prefix = split_uri(uri)
+    keys = _keys(session, bucket, prefix)
+    for first in range(0, len(keys), DELETED_AT_ONCE):
+        batch = [{"Key": key} for key in keys[first : first + DELETED_AT_ONCE]]
+        with aws_errors("DeleteObjects", session.local_url):
+            session.client("s3").delete_objects(Bucket=bucket, Delete={"Objects": batch, "Quiet": True})
+
+
+def split_uri(uri: str) -> tuple[str, str]:
+    """Split ``s3://bucket/key``.
+
+    Raises:
+        SpecError: it is not an S3 URI.
+    """
+    parts = urlsplit(uri)
+    if parts.scheme != "s3" or not parts.netloc:
+        raise SpecError(
+            f"{uri!r} is not an S3 URI; expected s3://BUCKET/PREFIX", next_step="correct the address"
+        )
+    return parts.netloc, parts.path.lstrip("/")
+
+
+def _keys(session: Session, bucket: str, prefix: str) -> Sequence[str]:
+    with aws_errors("ListObjectsV2", session.local_url):
+        pages = session.client("s3").get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        return [row["Key"] for page in pages for row in page.get("Contents", [])]
+
+
+_ABSENT_CODES = frozenset({"NoSuchBucket", "NoSuchKey", "404"})
+
+
+def s3_folder(session: Session, uri: str) -> Folder:
+    """What lies below ``uri``, a prefix that ends in a slash or is taken as if it did.
+
+    Raises:
+        NotFound: there is no such bucket, or nothing below the prefix.
+        CredentialsError, ServiceFault: S3 refuses, or does not answer.
+    """
+    bucket, prefix = split_uri(uri if uri.endswith("/") else uri + "/")
+    sizes = list_sizes(session, bucket, prefix)
+    if not sizes:
+        raise NotFound(
+            f"there is nothing below s3://{bucket}/{prefix}",
+            next_step="Correct the prefix, or put it there with `peagle-sm heads stage`.",
+        )
+
+    def read(name: str, start: int, length: int) -> bytes:
+        if length == 0:
+            return b""
+        return read_range(session, bucket, prefix + name, start, length)
+
+    return Folder(f"s3://{bucket}/{prefix}", sizes, read)
+
+
+def list_sizes(session: Session, bucket: str, prefix: str) -> dict[str, int]:
+    """Bytes of every object below the prefix, by its name there; markers of folders are left out.
+
+    Raises:
+        NotFound: there is no such bucket.
+        CredentialsError, ServiceFault: S3 refuses, or does not answer.
+    """
+    with absent_is_not_found(f"s3://{bucket}"), aws_errors("ListObjectsV2", session.local_url):
+        pages = session.client("s3").get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        rows = [
+            (row["Key"].removeprefix(prefix), row["Size"])
+            for page in pages
+            for row in page.get("Contents", [])
+        ]
+    return {name: size for name, size in rows if name and not name.endswith("/")}
+
+
+def read_range(session: Session, bucket: str, key: str, start: int, length: int) -> bytes:
+    """A piece of an object.
+
+    Raises:
+        NotFound: there is none of that name.
+        CredentialsError, ServiceFault: S3 refuses, or does not answer.
+    """
+    span = f"bytes={start}-{start + length - 1}"
+    with absent_is_not_found(f"s3://{bucket}/{key}"), aws_errors("GetObject", session.local_url):
+        return bytes(session.client("s3").get_object(Bucket=bucket, Key=key, Range=span)["Body"].read())
+
+
+class absent_is_not_found:
+    """S3's codes for what is not there become NotFound."""
+
+    def __init__(self, what: str) -> None:
+        """Name what was looked for."""
+        self._what = what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ServiceFault) and error.code in _ABSENT_CODES:
+            raise NotFound(
+                f"there is no {self._what}", next_step="Correct the address; `aws s3 ls` shows what there is."
+            ) from error
+        if isinstance(error, ServiceFault) and error.code == "403":
+            raise _denied(self._what, error) from error
+
+
+def _denied(what: str, error: ServiceFault) -> PeagleError:
+    from peagle_sm.core.errors import CredentialsError
+
+    return CredentialsError(
+        f"{what} belongs to somebody else, or you may not read it",
+        next_step="Ask for s3:ListBucket and s3:GetObject on it.",
+        details=error.details,
+    )

@@ -1,0 +1,428 @@
+"""The content of an answer: text, tool calls, tokens, times, acceptance. Pure.
+
+The forms are OpenAI's as vLLM 0.32.0 writes them (``entrypoints/generate/base/protocol.py``,
+``entrypoints/openai/*/protocol.py``). Functions that read a part raise `ValueError`, `TypeError`, `KeyError`
+or `AttributeError` on another form.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from peagle_sm.core.display import Card, Shown
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """One call that the model asks for; ``arguments`` is JSON as the model wrote it, not checked."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class ToolCallPart:
+    """A piece of a tool call: joined by ``index``, the pieces make a `ToolCall`."""
+
+    index: int
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass(frozen=True)
+class TokenLogprob:
+    """One output token and its natural log-probability; ``top`` are the likeliest tokens at its place.
+
+    ``data`` are the token's bytes, which need not be whole characters; None where the engine does not tell
+    them. ``logprob`` is None where the engine gives none.
+    """
+
+    token: str
+    logprob: float | None
+    top: tuple[tuple[str, float], ...] = ()
+    data: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Usage:
+    """The engine's own count of tokens; None where it does not say."""
+
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    total_tokens: int | None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+def said_in(
+    choice: Mapping[str, Any],
+) -> tuple[str, str, tuple[ToolCallPart, ...], tuple[TokenLogprob, ...]]:
+    """Text, reasoning, tool calls and log-probabilities of one choice: completion or chat, whole or delta.
+
+    vLLM calls a model's thoughts ``reasoning``; it called them ``reasoning_content`` before, as others do.
+    """
+    told = choice.get("logprobs")
+    logprobs = logprobs_of(told) if told else ()
+    if "text" in choice:
+        return _text(choice["text"]), "", (), logprobs
+    said = choice["delta"] if "delta" in choice else choice["message"]
+    thought, calls = said.get("reasoning"), said.get("tool_calls")
+    if thought is None:
+        thought = said.get("reasoning_content")
+    return (
+        _text(said.get("content")),
+        "" if thought is None else _text(thought),
+        () if calls is None else tool_call_parts(calls),
+        logprobs,
+    )
+
+
+def usage_of(told: Mapping[str, Any]) -> Usage:
+    """Read a ``usage`` object."""
+    prompt = told.get("prompt_tokens_details") or {}
+    completion = told.get("completion_tokens_details") or {}
+    return Usage(
+        _count(told.get("prompt_tokens")),
+        _count(told.get("completion_tokens")),
+        _count(told.get("total_tokens")),
+        _count(prompt.get("cached_tokens")),
+        _count(completion.get("reasoning_tokens")),
+    )
+
+
+def tool_call_parts(told: Any) -> tuple[ToolCallPart, ...]:
+    """Read the ``tool_calls`` of a delta, or of a whole message, which numbers them by their order."""
+    return tuple(_tool_call_part(call, place) for place, call in enumerate(told))
+
+
+def _tool_call_part(call: Mapping[str, Any], place: int) -> ToolCallPart:
+    function = call.get("function") or {}
+    index = call.get("index", place)
+    if isinstance(index, bool) or not isinstance(index, int):
+        raise TypeError(f"index of type {type(index).__name__}")
+    return ToolCallPart(
+        index, _text(call.get("id")), _text(function.get("name")), _text(function.get("arguments"))
+    )
+
+
+class ToolCalls:
+    """Joins the pieces of tool calls."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._calls: dict[int, tuple[list[str], list[str], list[str]]] = {}
+
+    def add(self, part: ToolCallPart) -> None:
+        """Take the next piece."""
+        ids, names, arguments = self._calls.setdefault(part.index, ([], [], []))
+        ids.append(part.id)
+        names.append(part.name)
+        arguments.append(part.arguments)
+
+    def all(self) -> tuple[ToolCall, ...]:
+        """The calls as far as they have come, in the order of their index."""
+        return tuple(
+            ToolCall(next(filter(None, ids), ""), "".join(names), "".join(arguments))
+            for _, (ids, names, arguments) in sorted(self._calls.items())
+        )
+
+
+def logprobs_of(told: Mapping[str, Any] | None) -> tuple[TokenLogprob, ...]:
+    """Read the ``logprobs`` of a choice, in the form of chats or of completions."""
+    if not told:
+        return ()
+    if "tokens" in told:
+        return _of_completion(told)
+    return tuple(
+        TokenLogprob(
+            _text(each["token"]),
+            _number(each.get("logprob")),
+            tuple(
+                (_text(other["token"]), float(other["logprob"])) for other in each.get("top_logprobs") or ()
+            ),
+            None if each.get("bytes") is None else bytes(each["bytes"]),
+        )
+        for each in told.get("content") or ()
+    )
+
+
+def _of_completion(told: Mapping[str, Any]) -> tuple[TokenLogprob, ...]:
+    tokens = told["tokens"]
+    chosen = told.get("token_logprobs") or [None] * len(tokens)
+    others = told.get("top_logprobs") or [None] * len(tokens)
+    return tuple(
+        TokenLogprob(
+            _text(token),
+            _number(logprob),
+            tuple((name, float(value)) for name, value in (top or {}).items()),
+        )
+        for token, logprob, top in zip(tokens, chosen, others, strict=True)
+    )
+
+
+def _text(told: Any) -> str:
+    if told is None:
+        return ""
+    if not isinstance(told, str):
+        raise TypeError(f"text of type {type(told).__name__}")
+    return told
+
+
+def _number(told: Any) -> float | None:
+    return None if told is None else float(told)
+
+
+def _count(told: Any) -> int | None:
+    if told is None or (isinstance(told, int) and not isinstance(told, bool)):
+        return told
+    raise TypeError(f"a count of type {type(told).__name__}")
+
+
+#: Of vLLM's finish reasons (``v1/engine/__init__.py``, 0.32.0) those of an answer that is not whole.
+_GIVEN_UP = ("abort", "error")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One piece of a stream.
+
+    ``token_count`` is None when the engine does not say; a chunk may hold several tokens when
+    speculating. ``at_ms`` counts from the sending of the request. ``reasoning`` is what a reasoning
+    model thinks before it answers; ``tool_calls`` are pieces, which `TokenStream.tool_calls` joins;
+    ``logprobs`` has one entry a token where they were asked for.
+    """
+
+    text: str
+    token_count: int | None
+    finish_reason: str | None
+    at_ms: float
+    reasoning: str = ""
+    tool_calls: tuple[ToolCallPart, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """How one request's drafts fared.
+
+    ``acceptance_length`` is tokens per target step, the bonus token included; ``survival[i - 1]`` is the
+    share of steps that accepted at least i draft tokens; ``histogram[j]`` counts steps that accepted
+    exactly j.
+    """
+
+    acceptance_length: float
+    survival: tuple[float, ...]
+    target_steps: int
+    draft_tokens: int
+    accepted_tokens: int
+    num_speculative_tokens: int
+    histogram: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class StreamSummary(Shown):
+    """The figures of one request.
+
+    ``ttft_ms``: sending to first text; None when not streamed. ``total_ms``: sending to the end.
+    ``otps``: output tokens per second of ``total_ms``. ``tpot_ms``: (last text - first text) /
+    (output tokens - 1); None below two tokens. Token counts come from the engine's ``usage``, which is kept
+    whole; None where the engine did not send it.
+    """
+
+    output_tokens: int | None
+    prompt_tokens: int | None
+    ttft_ms: float | None
+    total_ms: float
+    otps: float | None
+    tpot_ms: float | None
+    finish_reason: str | None
+    request_id: str
+    acceptance: Acceptance | None
+    usage: Usage | None = None
+
+    @property
+    def acceptance_length(self) -> float | None:
+        """Tokens per target step, or None when the engine does not report it (mode none)."""
+        return None if self.acceptance is None else self.acceptance.acceptance_length
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {**asdict(self), "acceptance_length": self.acceptance_length}
+
+    def card(self) -> Card:
+        """What a notebook shows of it."""
+        told = self.acceptance
+        drafts = "" if told is None else f"{told.acceptance_length:.2f} tokens a pass of the target"
+        if told is not None:
+            drafts += f" ({told.accepted_tokens} of {told.draft_tokens} draft tokens taken)"
+        fields = (
+            ("tokens", "" if self.output_tokens is None else f"{self.output_tokens} out"),
+            ("speed", "" if self.otps is None else f"{self.otps:.1f} tokens/s"),
+            ("time", f"{self.total_ms:.0f} ms"),
+            ("first token", "" if self.ttft_ms is None else f"after {self.ttft_ms:.0f} ms"),
+            ("acceptance", drafts),
+            ("ended", self.finish_reason or ""),
+        )
+        return Card("One answer", fields=tuple((name, value) for name, value in fields if value))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of the answers to a request that asks for several."""
+
+    index: int
+    text: str
+    finish_reason: str | None
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A whole answer; ``raw`` is the engine's own document (of a stream: the last one with ``usage``).
+
+    Where a request asks for several answers (``n`` above 1, or a list of prompts), the fields are those of
+    the first, ``others`` are the rest, and the summary counts the tokens of all.
+    """
+
+    text: str
+    finish_reason: str | None
+    summary: StreamSummary
+    raw: Mapping[str, Any]
+    request_id: str
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
+    others: tuple[Choice, ...] = ()
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """Every answer, in the engine's order."""
+        first = Choice(0, self.text, self.finish_reason, self.reasoning, self.tool_calls, self.logprobs)
+        return (first, *self.others)
+
+
+def choices_of(document: Mapping[str, Any]) -> list[Choice]:
+    """Read every answer of a whole response, in the engine's order."""
+    read = [_choice(told, place) for place, told in enumerate(document["choices"])]
+    return sorted(read, key=lambda choice: choice.index)
+
+
+def _choice(told: Mapping[str, Any], place: int) -> Choice:
+    text, reasoning, calls, logprobs = said_in(told)
+    joined = ToolCalls()
+    for call in calls:
+        joined.add(call)
+    index = told.get("index", place)
+    if not isinstance(index, int):
+        raise TypeError(f"index of type {type(index).__name__}")
+    return Choice(index, text, told.get("finish_reason"), reasoning, joined.all(), logprobs)
+
+
+def acceptance_of(document: Mapping[str, Any]) -> Acceptance | None:
+    """Read vLLM's per-request speculative-decoding metrics (0.32 and later) from a response or last chunk.
+
+    None when they are absent (speculation off, ``n`` above 1, or the flag not set), or in a form that is not
+    known: vLLM calls them experimental, and an answer is no worse for them.
+    """
+    told = speculation_in(document)
+    if told is None:
+        return None
+    try:
+        return _acceptance(told)
+    except (KeyError, OverflowError, TypeError, ValueError):
+        return None
+
+
+def _acceptance(told: Mapping[str, Any]) -> Acceptance:
+    histogram = tuple(int(count) for count in told["acceptance_histogram"])
+    steps = sum(histogram)
+    return Acceptance(
+        acceptance_length=float(told["mean_acceptance_length"]),
+        survival=tuple(sum(histogram[i:]) / steps if steps else 0.0 for i in range(1, len(histogram))),
+        target_steps=int(told["num_spec_steps"]),
+        draft_tokens=int(told["num_draft_tokens"]),
+        accepted_tokens=int(told["num_accepted_draft_tokens"]),
+        num_speculative_tokens=int(told["num_spec_tokens"]),
+        histogram=histogram,
+    )
+
+
+def speculation_in(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The metrics that `acceptance_of` reads, wherever in a response they stand; None without any."""
+    metrics = document.get("metrics") or (document.get("usage") or {}).get("metrics")
+    told = metrics.get("speculative_decoding") if isinstance(metrics, Mapping) else None
+    return told if isinstance(told, Mapping) else None
+
+
+def error_in(document: Mapping[str, Any]) -> str | None:
+    """The message of an error that the engine sent as JSON; None where the document is no error.
+
+    vLLM writes ``{"error": {...}}``, older versions ``{"object": "error", "message": ...}``, and FastAPI
+    below it ``{"detail": ...}``.
+    """
+    found = engine_error(document)
+    if found is None:
+        return None
+    message = found.get("message")
+    return message if isinstance(message, str) and message else json.dumps(found, ensure_ascii=False)
+
+
+def engine_error(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The fields of an error (message, and where given type, code, param); None where it is no error."""
+    error = document.get("error")
+    if not error and document.get("object") == "error":
+        error = {name: value for name, value in document.items() if name not in ("object", "error")}
+    elif not error and "choices" not in document:
+        error = document.get("detail")
+    if not error:
+        return None
+    if isinstance(error, Mapping):
+        return error
+    return {"message": error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)}
+
+
+def aborted_in(document: Mapping[str, Any]) -> str | None:
+    """The finish_reason of an answer that the engine gave up (vLLM: abort, error); None for any other."""
+    choices = document.get("choices")
+    for choice in choices if isinstance(choices, list) else ():
+        reason = choice.get("finish_reason") if isinstance(choice, Mapping) else None
+        if reason in _GIVEN_UP:
+            return str(reason)
+    return None
+
+
+def summarise(
+    usage: Usage | None,
+    acceptance: Acceptance | None,
+    *,
+    finish_reason: str | None,
+    request_id: str,
+    total_ms: float,
+    first_ms: float | None = None,
+    last_ms: float | None = None,
+) -> StreamSummary:
+    """Make the summary from the engine's counts and the times."""
+    tokens = None if usage is None else usage.completion_tokens
+    otps = tokens / total_ms * 1000 if tokens is not None and total_ms > 0 else None
+    tpot = None
+    if tokens is not None and tokens > 1 and first_ms is not None and last_ms is not None:
+        tpot = (last_ms - first_ms) / (tokens - 1)
+    return StreamSummary(
+        output_tokens=tokens,
+        prompt_tokens=None if usage is None else usage.prompt_tokens,
+        ttft_ms=first_ms,
+        total_ms=total_ms,
+        otps=otps,
+        tpot_ms=tpot,
+        finish_reason=finish_reason,
+        request_id=request_id,
+        acceptance=acceptance,
+        usage=usage,
+    )

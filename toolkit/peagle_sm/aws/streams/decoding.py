@@ -1,0 +1,451 @@
+"""From a stream's bytes to events, typed chunks and the whole answer. Pure.
+
+The bytes may be cut anywhere; they are server-sent events, inside event-stream messages where ``framed``.
+`TokenStream` and `AsyncTokenStream` only move bytes. What the bytes mean, and what broke a stream, is decided
+here, once for both.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from io import StringIO
+from typing import Any
+
+from peagle_sm.aws.streams.answers import (
+    Acceptance,
+    Chunk,
+    Completion,
+    StreamSummary,
+    TokenLogprob,
+    ToolCall,
+    ToolCalls,
+    Usage,
+    aborted_in,
+    acceptance_of,
+    engine_error,
+    error_in,
+    said_in,
+    summarise,
+    usage_of,
+)
+from peagle_sm.aws.streams.framing import (
+    MAX_EVENT_BYTES,
+    EventTooLarge,
+    FrameDecoder,
+    FrameException,
+    SseError,
+    SseParser,
+    StrangeLine,
+)
+from peagle_sm.core.errors import (
+    ModelStreamFailed,
+    PeagleError,
+    StreamCut,
+    StreamDamaged,
+    StreamError,
+    StreamReportedError,
+    StreamTooLarge,
+    refused_by_engine,
+    with_what_came,
+)
+
+Document = dict[str, Any]
+
+_QUOTED_BYTES = 200
+#: Half a character of UTF-16, which JSON can write and no text can hold.
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_FAILED_STEP = (
+    "Read the engine's output with `peagle-sm logs NAME`; partial_text in the details holds what came."
+)
+_SMALLER_STEP = "Ask for fewer tokens, or for less beside them (logprobs)."
+_WHOLE_STEP = (
+    "Ask for the answer without a stream: endpoint.invoke(...), or `peagle-sm invoke NAME --no-stream`."
+)
+
+
+class EventReader:
+    """Feed parts, get documents; ``problem`` is what ended the stream before its answer did.
+
+    Documents that came whole before a problem are still returned: the problem comes after them.
+    """
+
+    def __init__(self, *, framed: bool, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        """``framed``: the events come inside messages of ``application/vnd.amazon.eventstream``."""
+        self._frames = FrameDecoder() if framed else None
+        self._sse = SseParser(max_event_bytes)
+        self._begun = False  #: whether an event has come
+        self.done = False  #: whether [DONE] has come
+        self.problem: StreamError | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is to be read."""
+        return self.done or self.problem is not None
+
+    def feed(self, part: bytes) -> list[Document]:
+        """Return the documents that ``part`` completes."""
+        if self.over:
+            return []
+        if self._frames is None:
+            return self._documents(part)
+        payloads, broken = self._frames.take(part)
+        if len(payloads) == 1 and broken is None:
+            return self._documents(payloads[0])
+        found: list[Document] = []
+        for payload in payloads:
+            found += self._documents(payload)
+            if self.done or self.problem is not None:
+                return found
+        if broken is not None:
+            self.problem = _of_message(broken)
+        return found
+
+    def finish(self, *, finished: bool) -> list[Document]:
+        """The bytes have ended; ``finished``: a finish_reason has come. Judge whether the answer is whole."""
+        if self.over:
+            return []
+        if self._frames is not None and not self._frames.is_whole:
+            self.problem = StreamCut("The stream was cut in the middle of a message.")
+            return []
+        found, problem = self._left()
+        if problem is None and not (self.done or finished or any(map(_finishes, found))):
+            problem = StreamCut(
+                "The stream ended before the answer did: no finish_reason and no [DONE] came."
+            )
+        self.problem = problem
+        return found
+
+    def _left(self) -> tuple[list[Document], StreamError | None]:
+        """What an end leaves; what is damaged there was cut."""
+        try:
+            found = self._parsed(self._sse.finish())
+        except SseError as error:
+            return [], self._not_a_stream(error) or StreamCut("The stream was cut in the middle of a line.")
+        if isinstance(self.problem, StreamDamaged):
+            return found, StreamCut("The stream was cut in the middle of an event.")
+        return found, self.problem
+
+    def _documents(self, payload: bytes) -> list[Document]:
+        try:
+            events = self._sse.feed(payload)
+        except SseError as error:
+            found = self._parsed(list(error.events))
+            if not self.over:
+                self.problem = self._not_a_stream(error) or _of_line(error)
+            return found
+        return self._parsed(events)
+
+    def _not_a_stream(self, error: SseError) -> StreamError | None:
+        """The problem where the engine answered with one JSON document; None where it began a stream."""
+        if self._begun or not isinstance(error, StrangeLine) or not error.line.lstrip().startswith(b"{"):
+            return None
+        try:
+            document = json.loads(error.line)
+        except (ValueError, RecursionError):  # written over several lines, or cut
+            document = {}
+        return _reported(document) or StreamDamaged(
+            "The engine ignored `stream`: it answered with one JSON document instead of a stream of events.",
+            next_step=_WHOLE_STEP,
+        )
+
+    def _parsed(self, events: list[bytes]) -> list[Document]:
+        found: list[Document] = []
+        self._begun = self._begun or bool(events)
+        for event in events:
+            if event == b"[DONE]":
+                self.done = True
+                break
+            try:
+                document = json.loads(event.decode())
+            except (ValueError, RecursionError) as error:  # a UnicodeDecodeError is a ValueError
+                if event.strip() == b"[DONE]":
+                    self.done = True
+                else:
+                    self.problem = _not_json(event, error)
+                break
+            self.problem = self._wrong(document, event)
+            if self.problem is not None:
+                break
+            found.append(document)
+            if b"abort" in event or b"error" in event:  # cheap, and rarely true
+                self.problem = _aborted(document)
+                if self.problem is not None:
+                    break
+        return found
+
+    def _wrong(self, document: Any, event: bytes) -> StreamError | None:
+        """What is wrong with one document, if anything."""
+        if not isinstance(document, dict):
+            return StreamDamaged(f"The stream holds an event that is not an object: {_quoted(event)}")
+        if "error" in document or "choices" not in document:
+            reported = _reported(document)
+            if reported is not None:
+                return reported
+            if "choices" not in document:
+                return StreamDamaged(f"The stream holds an event that is no completion's: {_quoted(event)}")
+        if b"\\u" in event and _SURROGATE.search(event) and not _is_text(document):
+            return StreamDamaged(f"The stream holds half a character: {_quoted(event)}")
+        return None
+
+
+def _reported(document: Document) -> StreamError | None:
+    """The error that a document reports, with the engine's own fields in its details."""
+    message = error_in(document)
+    if message is None:
+        return None
+    return StreamReportedError(
+        f"The engine reported an error in the stream: {message[:500]}",
+        next_step=_FAILED_STEP,
+        details={"engine_error": dict(engine_error(document) or {})},
+    )
+
+
+def _aborted(document: Document) -> StreamError | None:
+    """The error of an answer that the engine gave up; its last text still counts."""
+    reason = aborted_in(document)
+    if reason is None:
+        return None
+    return StreamReportedError(
+        f"The engine gave the answer up: finish_reason {reason!r}.",
+        next_step=_FAILED_STEP,
+        details={"finish_reason": reason},
+    )
+
+
+def _not_json(event: bytes, error: Exception) -> StreamError:
+    what = "not UTF-8" if isinstance(error, UnicodeDecodeError) else "not JSON"
+    return StreamDamaged(f"The stream holds an event that is {what}: {_quoted(event)}")
+
+
+def _of_message(broken: Exception) -> StreamError:
+    if not isinstance(broken, FrameException):
+        return StreamDamaged(f"The stream is damaged: {broken}.")
+    return ModelStreamFailed(
+        f"The stream broke: {broken}",
+        name=broken.name,
+        error_code=broken.error_code,
+        next_step=_FAILED_STEP,
+    )
+
+
+def _of_line(error: SseError) -> StreamError:
+    if isinstance(error, EventTooLarge):
+        return StreamTooLarge(f"The stream was dropped: {error}.", next_step=_SMALLER_STEP)
+    return StreamDamaged(f"The stream is damaged: {error}.")
+
+
+def _is_text(document: Document) -> bool:
+    """Whether every string can be written: two halves that JSON writes side by side make a character."""
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _finishes(document: Document) -> bool:
+    choices = document["choices"]
+    return bool(choices) and isinstance(choices, list) and bool(choices[0].get("finish_reason"))
+
+
+def _quoted(event: bytes) -> str:
+    return event[:_QUOTED_BYTES].decode(errors="replace")
+
+
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+"""The most that is kept of one answer: a hundred times what eight minutes at 300 tokens/s are as text."""
+
+_ONE_STEP = "Ask for one answer a stream (one prompt, n=1), or for all without a stream."
+_OTHER_FORM = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
+
+
+class Assembler:
+    """Feed parts and the time of their arrival, get chunks; in the end the answer, or `problem`."""
+
+    def __init__(
+        self,
+        *,
+        framed: bool,
+        max_event_bytes: int = MAX_EVENT_BYTES,
+        max_answer_bytes: int = MAX_ANSWER_BYTES,
+    ) -> None:
+        """``framed``: the bytes are ``application/vnd.amazon.eventstream``, not bare server-sent events."""
+        self._events = EventReader(framed=framed, max_event_bytes=max_event_bytes)
+        self._room = max_answer_bytes
+        self._text = StringIO()
+        self._reasoning = StringIO()
+        self._calls = ToolCalls()
+        self._logprobs: list[TokenLogprob] = []
+        self._finish_reason: str | None = None
+        self._usage: Usage | None = None
+        self._last: Mapping[str, Any] = {}
+        self._acceptance: Acceptance | None = None
+        self._counted = 0
+        self._first_ms: float | None = None
+        self._last_ms: float | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether the engine has said that the answer is whole; what comes after it does not matter."""
+        return self._events.done
+
+    @property
+    def over(self) -> bool:
+        """Whether the answer is whole, or something ended it before."""
+        return self._events.over
+
+    @property
+    def problem(self) -> StreamError | None:
+        """What ended the stream before the answer; it came after the chunks that `feed` returned."""
+        return self._events.problem
+
+    @property
+    def text(self) -> str:
+        """The answer so far."""
+        return self._text.getvalue()
+
+    @property
+    def reasoning(self) -> str:
+        """What a reasoning model has thought so far."""
+        return self._reasoning.getvalue()
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls so far; the last may not be whole before the end."""
+        return self._calls.all()
+
+    @property
+    def logprobs(self) -> tuple[TokenLogprob, ...]:
+        """The log-probabilities so far, one a token; empty unless asked for."""
+        return tuple(self._logprobs)
+
+    def feed(self, part: bytes, at_ms: float) -> list[Chunk]:
+        """Return the chunks that ``part`` completes; ``at_ms`` is when it came."""
+        return self._chunks(self._events.feed(part), at_ms)
+
+    def finish(self, at_ms: float) -> list[Chunk]:
+        """The bytes have ended: return what was left, and judge whether the answer is whole."""
+        return self._chunks(self._events.finish(finished=self._finish_reason is not None), at_ms)
+
+    def fail(self, problem: StreamError) -> None:
+        """The transport broke; nothing happens where the answer is whole, or a problem came before."""
+        if not self._events.over:
+            self._events.problem = problem
+
+    def told(self, problem: StreamError, request_id: str) -> PeagleError:
+        """Return ``problem`` with the text that came before it and the request's id.
+
+        vLLM checks some fields only after it has opened the stream (min_p with speculation): a 4xx that
+        comes before any output refuses the request, as the same 4xx does without a stream.
+        """
+        if self._first_ms is None:
+            reported = problem.details.get("engine_error") or {}
+            code = reported.get("code")
+            if isinstance(code, int) and 400 <= code < 500:
+                return refused_by_engine(code, str(reported.get("message", "")), {"request_id": request_id})
+        return with_what_came(problem, self.text, request_id)
+
+    def summary(self, request_id: str, total_ms: float) -> StreamSummary:
+        """The figures, of a request that took ``total_ms`` to its end."""
+        return summarise(
+            self._usage,
+            self._acceptance,
+            finish_reason=self._finish_reason,
+            request_id=request_id,
+            total_ms=total_ms,
+            first_ms=self._first_ms,
+            last_ms=self._last_ms,
+        )
+
+    def completion(self, summary: StreamSummary) -> Completion:
+        """The whole answer; its ``raw`` is the engine's last document with usage, if any."""
+        return Completion(
+            self.text,
+            self._finish_reason,
+            summary,
+            self._last,
+            summary.request_id,
+            self.reasoning,
+            self.tool_calls,
+            self.logprobs,
+        )
+
+    def _chunks(self, documents: list[Document], at_ms: float) -> list[Chunk]:
+        chunks: list[Chunk] = []
+        for document in documents:
+            try:
+                if _is_of_another(document["choices"]):
+                    self._events.problem = StreamDamaged(
+                        "The stream holds several answers, and this reader reads one.", next_step=_ONE_STEP
+                    )
+                    break
+                chunk = self._chunk(document, at_ms)
+            except _OTHER_FORM as error:
+                self._events.problem = StreamDamaged(
+                    f"The stream holds an event that is no completion's: {error!r}"
+                )
+                break
+            if chunk is not None:
+                chunks.append(chunk)
+                if self._room < 0:
+                    self._events.problem = StreamTooLarge(
+                        "The stream was dropped: the answer is larger than the reader keeps.",
+                        next_step="Ask for fewer tokens, or for less beside them (logprobs).",
+                    )
+                    break
+        return chunks
+
+    def _chunk(self, document: Document, at_ms: float) -> Chunk | None:
+        usage = self._take_usage(document) if document.get("usage") else None
+        choices = document["choices"]
+        if not choices:
+            return None
+        choice = choices[0]
+        text, reasoning, calls, logprobs = said_in(choice)
+        reason = choice.get("finish_reason")
+        if reason is not None and not isinstance(reason, str):
+            raise TypeError(f"finish_reason of type {type(reason).__name__}")
+        ids = choice.get("token_ids")
+        if not (text or reason or reasoning or calls or logprobs or ids):
+            return None  # the role that opens a chat answer
+        chunk = Chunk(text, self._tokens_in(ids, usage), reason, at_ms, reasoning, calls, logprobs)
+        self._room -= self._text.write(text)
+        if reasoning or calls or logprobs:
+            self._keep(chunk)
+        if text or reasoning or calls:
+            if self._first_ms is None:
+                self._first_ms = at_ms
+            self._last_ms = at_ms
+        if reason:
+            self._finish_reason = reason
+        return chunk
+
+    def _keep(self, chunk: Chunk) -> None:
+        """Keep what few chunks have; the sizes are those of Python's objects, roughly."""
+        self._room -= self._reasoning.write(chunk.reasoning)
+        for call in chunk.tool_calls:
+            self._calls.add(call)
+            self._room -= 64 + len(call.arguments)
+        self._logprobs += chunk.logprobs
+        self._room -= sum(200 + 150 * len(each.top) for each in chunk.logprobs)
+
+    def _take_usage(self, document: Document) -> Usage:
+        usage = usage_of(document["usage"])
+        self._usage, self._last = usage, document
+        self._acceptance = acceptance_of(document) or self._acceptance
+        return usage
+
+    def _tokens_in(self, ids: Any, usage: Usage | None) -> int | None:
+        if isinstance(ids, list):
+            return len(ids)
+        if usage is None or usage.completion_tokens is None:
+            return None
+        before, self._counted = self._counted, usage.completion_tokens
+        return self._counted - before
+
+
+def _is_of_another(choices: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether an event belongs to another answer than the first: another prompt, or n above 1."""
+    return bool(choices) and (len(choices) > 1 or (choices[0].get("index") or 0) != 0)

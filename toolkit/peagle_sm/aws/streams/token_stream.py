@@ -1,0 +1,444 @@
+"""`TokenStream`: a response stream read without asyncio.
+
+Every way to end early is a `StreamError`. Its bytes come from the HTTP response under botocore's EventStream,
+or from its events. `Patience` says how long a stream is waited for; `Deadline` ends a wait that nothing else
+would end. `StreamedAnswer` is what a stream gives, read with or without asyncio.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from typing import Any, TextIO, TypeVar
+
+from peagle_sm.aws.session.session import RUNTIME_READ_TIMEOUT_S
+from peagle_sm.aws.streams.answers import Chunk, Completion, StreamSummary, TokenLogprob, ToolCall
+from peagle_sm.aws.streams.decoding import Assembler
+from peagle_sm.core.errors import (
+    ModelStreamFailed,
+    PeagleError,
+    SpecError,
+    StreamCut,
+    StreamDamaged,
+    StreamError,
+    StreamStalled,
+)
+
+Result = TypeVar("Result")
+
+READ_TIMEOUT_S = float(RUNTIME_READ_TIMEOUT_S)
+"""SageMaker ends a stream after 8 minutes by itself, and nothing need arrive before the first token."""
+TOTAL_TIMEOUT_S = 500.0
+DRAIN_S = 1.0
+"""How long the end of the connection is waited for once the answer is whole, so that it can be used again."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """``read_s``: the longest silence; ``total_s``: the longest answer, counted from the sending."""
+
+    read_s: float = READ_TIMEOUT_S
+    total_s: float = TOTAL_TIMEOUT_S
+
+    def __post_init__(self) -> None:
+        """Raises: SpecError: a time that is not above 0."""
+        for name, value in (("read_timeout_s", self.read_s), ("total_timeout_s", self.total_s)):
+            if not value > 0:
+                raise SpecError(
+                    f"{name}: found {value}; allowed: seconds above 0.",
+                    next_step="Leave it out to wait as long as SageMaker streams (8 minutes).",
+                )
+
+    @classmethod
+    def of(cls, read_s: float | None, total_s: float | None) -> Patience:
+        """Take what is given, and the longest that SageMaker streams for the rest."""
+        return cls(
+            READ_TIMEOUT_S if read_s is None else read_s, TOTAL_TIMEOUT_S if total_s is None else total_s
+        )
+
+    @property
+    def silence_s(self) -> float:
+        """The longest wait for the next byte."""
+        return min(self.read_s, self.total_s)
+
+    def silent(self) -> StreamStalled:
+        """Nothing came for too long."""
+        if self.total_s < self.read_s:
+            return self.too_long()
+        return StreamStalled(
+            f"The stream stalled: nothing came for {self.read_s:g} s.",
+            details={"read_timeout_s": self.read_s},
+        )
+
+    def too_long(self) -> StreamStalled:
+        """There was no end in time."""
+        return StreamStalled(
+            f"The stream was dropped: it had not ended {self.total_s:g} s after the request was sent.",
+            details={"total_timeout_s": self.total_s},
+        )
+
+
+class Deadline:
+    """Calls ``interrupt`` from a thread of its own when the time is over: it ends a read that is blocked.
+
+    A socket's own timeout counts silence only, so a stream that trickles would outlast any total.
+    """
+
+    def __init__(self, seconds: float, interrupt: Callable[[], object]) -> None:
+        """Start to count."""
+        self.passed = False
+        self._until = time.monotonic() + seconds
+        self._interrupt = interrupt
+        self._over = False
+        self._changed = threading.Condition()
+        threading.Thread(target=self._watch, name="peagle-sm stream deadline", daemon=True).start()
+
+    def shorten(self, seconds: float) -> None:
+        """Let it end ``seconds`` from now, if that is sooner."""
+        with self._changed:
+            self._until = min(self._until, time.monotonic() + seconds)
+            self._changed.notify()
+
+    def cancel(self) -> None:
+        """Let it never end."""
+        with self._changed:
+            self._over = True
+            self._changed.notify()
+
+    def _watch(self) -> None:
+        with self._changed:
+            while not self._over:
+                left = self._until - time.monotonic()
+                if left <= 0:
+                    self.passed = True
+                    break
+                self._changed.wait(left)
+            else:
+                return
+        self._interrupt()
+
+
+def call_within(seconds: float, call: Callable[[], Result], discard: Callable[[Result], object]) -> Result:
+    """Run ``call`` in a thread of its own; return its result, or raise its error.
+
+    A socket's own timeout counts silence only, so headers that trickle would outlast any total. A call
+    that is given up ends in its thread, and ``discard`` gets what it returns.
+
+    Raises:
+        CallTooLong: it had not ended after ``seconds``.
+    """
+    outcome: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            result = call()
+        except BaseException as error:  # raised again where it is waited for
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(result)
+
+    threading.Thread(target=run, name="peagle-sm stream request", daemon=True).start()
+    ended, _ = wait([outcome], timeout=seconds)
+    if not ended:
+        outcome.add_done_callback(lambda late: late.exception() is None and discard(late.result()))
+        raise CallTooLong
+    return outcome.result()
+
+
+class CallTooLong(Exception):
+    """A call had not ended in time."""
+
+
+def _nothing() -> None:
+    """There is nothing to close."""
+
+
+@dataclass
+class Source:
+    """Parts, cut anywhere; ``framed``: as an event stream; ``interrupt`` ends a read that is blocked."""
+
+    parts: Iterator[bytes]
+    framed: bool = False
+    close: Callable[[], object] = _nothing
+    interrupt: Callable[[], None] | None = None
+
+
+def source_of(events: Any) -> Source:
+    """Take botocore's EventStream apart.
+
+    Its decoder drops a ModelStreamError's ErrorCode and returns normally when the bytes end in the middle of
+    a message, so the bytes are read under it. ``_raw_stream`` is not part of botocore's public interface:
+    where it is not there, the events are read as botocore gives them, without the ErrorCode.
+    """
+    close = getattr(events, "close", _nothing)
+    raw = getattr(events, "_raw_stream", None)
+    if raw is None or not callable(getattr(raw, "stream", None)):
+        return Source(_payloads(events), close=close)
+    interrupt = _interrupter(raw) if callable(getattr(raw, "shutdown", None)) else None
+    return Source(_parts(raw), framed=True, close=close, interrupt=interrupt)
+
+
+def _parts(raw: Any) -> Iterator[bytes]:
+    if getattr(raw, "chunked", True) or not hasattr(raw, "read1"):
+        yield from raw.stream()
+        return
+    while part := raw.read1():  # `stream` would wait until 64 KiB are there
+        yield part
+
+
+def _payloads(events: Any) -> Iterator[bytes]:
+    for event in events:
+        part = event.get("PayloadPart")
+        if part is not None:
+            yield part.get("Bytes", b"")
+
+
+def _interrupter(raw: Any) -> Callable[[], None]:
+    """Shuts the socket's reading side; it keeps nothing alive that nobody reads any more."""
+    alive = weakref.ref(raw)
+
+    def interrupt() -> None:
+        response = alive()
+        if response is not None:
+            # Closed, or back in the pool: there is nothing to interrupt.
+            with contextlib.suppress(OSError, RuntimeError, ValueError, AttributeError):
+                response.shutdown()
+
+    return interrupt
+
+
+class StreamedAnswer:
+    """The answer as far as it has come, and its figures once it has ended."""
+
+    def __init__(self, assembler: Assembler, monotonic: Callable[[], float], started: float) -> None:
+        """``started`` is ``monotonic()`` when the request was sent."""
+        self.request_id = ""
+        self._assembler = assembler
+        self._monotonic = monotonic
+        self._started = started
+        self._summary: StreamSummary | None = None
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return self._assembler.text
+
+    @property
+    def reasoning(self) -> str:
+        """What a reasoning model has thought so far."""
+        return self._assembler.reasoning
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls so far, their pieces joined; the last may not be whole before the end."""
+        return self._assembler.tool_calls
+
+    @property
+    def logprobs(self) -> tuple[TokenLogprob, ...]:
+        """The log-probabilities so far, one a token, where they were asked for."""
+        return self._assembler.logprobs
+
+    @property
+    def summary(self) -> StreamSummary:
+        """The figures; there are none before the end.
+
+        Raises:
+            PeagleError: the stream has not been read to its end.
+        """
+        if self._summary is None:
+            raise PeagleError(
+                "The stream has not ended, so there is no summary yet.",
+                next_step="Read all chunks first: `for chunk in stream: …`.",
+            )
+        return self._summary
+
+    @property
+    def completion(self) -> Completion:
+        """The whole answer, as `Endpoint.invoke` returns it.
+
+        Raises:
+            PeagleError: the stream has not been read to its end.
+        """
+        return self._assembler.completion(self.summary)
+
+    def _now_ms(self) -> float:
+        return (self._monotonic() - self._started) * 1000
+
+    def _conclude(self) -> None:
+        """The answer is whole: settle its figures, once."""
+        if self._summary is None:
+            self._summary = self._assembler.summary(self.request_id, self._now_ms())
+
+    def _told(self, problem: StreamError) -> PeagleError:
+        return self._assembler.told(problem, self.request_id)
+
+
+class TokenStream(StreamedAnswer, Iterator[Chunk]):
+    """The chunks of one answer, then its `summary` and `completion`.
+
+    It never repeats a request: after the first byte a repetition would be another answer.
+
+    Raises:
+        StreamError: while iterating, after all chunks that came before: `StreamCut`, `StreamStalled`,
+            `StreamDamaged`, `StreamTooLarge`, `ModelStreamFailed` or `StreamReportedError`.
+        SpecError: while iterating, before any chunk: the engine refuses the request.
+    """
+
+    def __init__(
+        self,
+        source: Source | Iterable[bytes],
+        *,
+        request_id: str = "",
+        started: float,
+        monotonic: Callable[[], float],
+        patience: Patience | None = None,
+        assembler: Assembler | None = None,
+    ) -> None:
+        """Read ``source`` (bytes cut anywhere); ``started`` is ``monotonic()`` when the request was sent."""
+        chosen = source if isinstance(source, Source) else Source(iter(source))
+        super().__init__(assembler or Assembler(framed=chosen.framed), monotonic, started)
+        self.request_id = request_id
+        self._source = chosen
+        self._patience = patience or Patience()
+        self._ready: deque[Chunk] = deque()
+        self._closed = False
+        self._error: PeagleError | None = None
+        self._deadline: Deadline | None = None
+        if chosen.interrupt is not None:
+            left = self._patience.total_s - (monotonic() - started)
+            self._deadline = Deadline(max(left, 0.0), chosen.interrupt)
+            weakref.finalize(self, self._deadline.cancel)
+
+    def __next__(self) -> Chunk:
+        """Return the next chunk."""
+        ready = self._ready
+        while not ready:
+            self._read()
+        return ready.popleft()
+
+    def close(self) -> None:
+        """Stop reading and free the connection, from any thread; the engine then drops the request."""
+        self._closed = True
+        self._ready.clear()
+        self._stop_counting()
+        if self._source.interrupt is not None:
+            self._source.interrupt()  # a read that is blocked in another thread holds a lock on the rest
+        self._source.close()
+
+    def show(self, file: TextIO | None = None) -> StreamSummary:
+        """Print the answer as it comes, on ``file`` or stdout, and return its figures.
+
+        What a reasoning model thinks is not printed; `reasoning` has it.
+
+        Raises:
+            StreamError: as while iterating; what came before is printed.
+        """
+        for chunk in self:
+            print(chunk.text, end="", file=file, flush=True)
+        print(file=file, flush=True)
+        return self.summary
+
+    def __enter__(self) -> TokenStream:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def _read(self) -> None:
+        """Take one part; StopIteration at the end of a whole answer."""
+        assembler = self._assembler
+        if self._error is not None:
+            raise self._error
+        if self._closed:
+            raise StopIteration
+        if assembler.done:
+            self._drain()
+            self._stop_counting()
+            raise StopIteration
+        try:
+            part = next(self._source.parts)
+        except StopIteration:
+            self._ready += assembler.finish(self._now_ms())
+            self._settle(at_end=True)
+            return
+        except Exception as error:
+            problem = self._problem(error)
+            if problem is None:
+                raise
+            problem.__cause__ = error
+            assembler.fail(problem)
+            self._settle()
+            return
+        at_ms = self._now_ms()
+        self._ready += assembler.feed(part, at_ms)
+        if at_ms > self._patience.total_s * 1000:
+            assembler.fail(self._patience.too_long())
+        if assembler.over:
+            self._settle()
+
+    def _settle(self, *, at_end: bool = False) -> None:
+        """The answer is whole, or something is wrong with it."""
+        problem = self._assembler.problem
+        if problem is None:
+            self._conclude()
+            if at_end:
+                self._closed = True
+                self._stop_counting()
+            return
+        self._error = self._told(problem)
+        self._stop_counting()
+        self._free()
+
+    def _stop_counting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def _free(self) -> None:
+        """Give the connection up."""
+        with contextlib.suppress(Exception):
+            self._source.close()
+
+    def _drain(self) -> None:
+        """Read to the end of the response, so that its connection can be used again; not for long."""
+        self._closed = True
+        began = self._monotonic()
+        if self._deadline is not None:
+            self._deadline.shorten(DRAIN_S)
+        with contextlib.suppress(Exception):  # the answer is whole; what breaks after it does not matter
+            while next(self._source.parts, None) is not None:
+                if self._monotonic() - began > DRAIN_S:
+                    break
+            else:
+                return
+        self._free()
+
+    def _problem(self, error: Exception) -> StreamError | None:
+        """What an error of the transport means; None for one that is no transport's."""
+        from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.exceptions import ReadTimeoutError as BotocoreTimeout
+        from urllib3.exceptions import HTTPError, ReadTimeoutError
+
+        if self._closed:
+            return StreamCut("The stream was closed by this program while it was being read.")
+        if self._deadline is not None and self._deadline.passed:
+            return self._patience.too_long()
+        if isinstance(error, ReadTimeoutError | BotocoreTimeout):
+            return self._patience.silent()
+        if isinstance(error, ClientError):  # an exception message, decoded by botocore
+            told = error.response.get("Error", {})
+            name = str(told.get("Code") or "error")
+            return ModelStreamFailed(f"The stream broke: {name}: {told.get('Message') or error}", name=name)
+        if isinstance(error, BotoCoreError | HTTPError | OSError):
+            return StreamCut(f"The connection broke in the middle of the stream: {error}")
+        if type(error).__module__ == "botocore.eventstream":
+            # Its ParserErrors (bad checksum, bad lengths) have no base in common with BotoCoreError.
+            return StreamDamaged(f"The stream is damaged: {error}.")
+        return None

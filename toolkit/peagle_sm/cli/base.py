@@ -1,0 +1,286 @@
+"""What every command is built on: state, global options, groups that import lazily.
+
+`State` holds the global options and the outside world (environment, terminal); tests replace both. A global
+option may come before the subcommand or after it; the later one wins. `LazyGroup` lists its commands from a
+table of `Entry` and imports a command's module only when that command is used. This keeps --help fast.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+
+@dataclass
+class Settings:
+    """The global options as typed; None means that the flag was not given."""
+
+    format: str | None = None
+    profile: str | None = None
+    region: str | None = None
+    local: bool | None = None
+    local_port: int | None = None
+    debug: bool | None = None
+
+
+def _stdin_is_tty() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _stderr_is_tty() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+@dataclass
+class State:
+    """The object that click carries; tests pass their own environment, terminal, clock and sleep."""
+
+    settings: Settings = field(default_factory=Settings)
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    stdin_is_tty: Callable[[], bool] = _stdin_is_tty
+    stderr_is_tty: Callable[[], bool] = _stderr_is_tty
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    spec_region: str | None = None
+    """The region of ./peagle.yaml, where the endpoint's name comes from that file."""
+
+    @property
+    def format(self) -> str:
+        """`table`, `json` or `quiet`."""
+        return self.settings.format or "table"
+
+    @property
+    def local_port(self) -> int | None:
+        """The port of the local server that was asked for, or None for the only one.
+
+        Raises:
+            SpecError: PEAGLE_SM_LOCAL_PORT is not a port.
+        """
+        from peagle_sm.aws.session.local_server import local_port
+
+        return local_port(self.settings.local_port, self.environ)
+
+    @property
+    def local(self) -> bool:
+        """Whether commands go to the local SageMaker: flag, then environment, then no.
+
+        Raises:
+            SpecError: PEAGLE_SM_LOCAL or PEAGLE_SM_LOCAL_PORT has a value that is not allowed.
+        """
+        from peagle_sm.aws.session.local_server import wants_local
+
+        return wants_local(self.settings.local, self.settings.local_port, self.environ)
+
+    @property
+    def flags(self) -> str:
+        """The options that make a suggested command reach the same place, with a leading blank."""
+        if self.settings.local_port is not None:
+            return f" --local-port {self.settings.local_port}"
+        if self.local:
+            return " --local"
+        told = (("--profile", self.settings.profile), ("--region", self.settings.region))
+        return "".join(f" {option} {value}" for option, value in told if value)
+
+    def region(self, from_spec: str | None = None) -> str | None:
+        """Flag, then environment, then the spec; None leaves it to the profile."""
+        from peagle_sm.aws.session.local_server import region_of
+
+        return region_of(self.settings.region, self.environ, from_spec)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+FORMATS = ("table", "json", "quiet")
+
+
+def as_seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """Take `90s`, `45m`, `2h` or `1h30m` as an option's value."""
+    from peagle_sm.cli.terminal import parse_duration
+
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from error
+
+
+def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    # The option stands on every command, so one that was not typed must not undo one that was typed earlier.
+    assert param.name is not None
+    if ctx.get_parameter_source(param.name) is ParameterSource.COMMANDLINE:
+        name = {"output_format": "format"}.get(param.name, param.name)
+        setattr(ctx.ensure_object(State).settings, name, value)
+    return value
+
+
+_OPTIONS = (
+    click.option(
+        "--format",
+        "output_format",
+        type=click.Choice(FORMATS),
+        help="How results are printed on stdout; quiet prints names only.  [default: table]",
+        expose_value=False,
+        callback=_remember,
+        is_eager=True,
+    ),
+    click.option(
+        "--profile",
+        metavar="NAME",
+        help="AWS profile.  [env: AWS_PROFILE]",
+        expose_value=False,
+        callback=_remember,
+        is_eager=True,
+    ),
+    click.option(
+        "--region",
+        metavar="REGION",
+        help="AWS region; goes before the spec's.  [env: AWS_REGION]",
+        expose_value=False,
+        callback=_remember,
+        is_eager=True,
+    ),
+    click.option(
+        "--local/--no-local",
+        default=None,
+        help="Use the SageMaker that `peagle-sm local up` runs on this machine.  [env: PEAGLE_SM_LOCAL]",
+        expose_value=False,
+        callback=_remember,
+        is_eager=True,
+    ),
+    click.option(
+        "--local-port",
+        type=click.IntRange(1, 65535),
+        metavar="PORT",
+        help="Which local SageMaker, when several run; implies --local.  [env: PEAGLE_SM_LOCAL_PORT]",
+        expose_value=False,
+        callback=_remember,
+        is_eager=True,
+    ),
+    click.option(
+        "--debug",
+        is_flag=True,
+        default=None,
+        help="Show a traceback when something unexpected fails.",
+        expose_value=False,
+        callback=_remember,
+        is_eager=True,
+    ),
+)
+GLOBAL_OPTION_NAMES = frozenset({"output_format", "profile", "region", "local", "local_port", "debug"})
+
+
+def global_options(function: F) -> F:
+    """Add the global options to a command or group."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+GLOBAL_TITLE = "Global options, before or after the command"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One command in a lazy group's table: enough to list it in a help page without importing it."""
+
+    name: str
+    target: str
+    """Where it lives, as `module:attribute`."""
+    help: str
+    """The line in the group's help; a test holds it equal to the command's own."""
+    section: str = "Commands"
+
+
+def _write_option_sections(
+    command: click.Command, ctx: click.Context, formatter: click.HelpFormatter
+) -> None:
+    own: list[tuple[str, str]] = []
+    shared: list[tuple[str, str]] = []
+    for param in command.get_params(ctx):
+        record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+        if record is not None:
+            (shared if param.name in GLOBAL_OPTION_NAMES else own).append(record)
+    for title, rows in (("Options", own), (GLOBAL_TITLE, shared)):
+        if rows:
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+class Command(click.Command):
+    """A command whose help page lists the global options apart from its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse; a command without a confirmation prompt names that as the reason for having no --yes."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name in ("--yes", "-y"):
+                raise click.UsageError(
+                    f"{ctx.command_path} has no {error.option_name}: it never asks for confirmation."
+                    " Leave it out.",
+                    ctx,
+                ) from error
+            raise
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the command's own options, then the global ones."""
+        _write_option_sections(self, ctx, formatter)
+
+
+class LazyGroup(click.Group):
+    """A group over a table of `Entry`; commands are imported by `get_command` alone."""
+
+    def __init__(self, *, entries: Sequence[Entry] = (), **attrs: object) -> None:
+        """Take the table of commands, in the order of the help page."""
+        super().__init__(**attrs)  # type: ignore[arg-type]
+        self.entries = {entry.name: entry for entry in entries}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Name the commands in the table's order."""
+        return list(self.entries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return the command, or None when the table does not have it."""
+        entry = self.entries.get(cmd_name)
+        if entry is None:
+            return None
+        module, _, attribute = entry.target.partition(":")
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command), entry.target
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which names are close and which exist."""
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and name not in self.entries:
+            from difflib import get_close_matches
+
+            close = get_close_matches(name, self.entries, n=1)
+            guess = f" Did you mean {close[0]!r}?" if close else ""
+            raise click.UsageError(
+                f"No such command {name!r}.{guess} Commands: {', '.join(self.entries)}.", ctx=ctx
+            )
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table, section by section, from its own words."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for entry in self.entries.values():
+            sections.setdefault(entry.section, []).append((entry.name, entry.help))
+        width = max((len(name) for name in self.entries), default=0)
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, text in rows])
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, then the group's own options, then the global ones."""
+        self.format_commands(ctx, formatter)
+        _write_option_sections(self, ctx, formatter)

@@ -1,0 +1,125 @@
+"""`peagle-sm chat`: a conversation with an endpoint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from peagle_sm.cli.arguments import endpoint_argument
+from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.console import note
+
+if TYPE_CHECKING:
+    from peagle_sm.cli.commands.chat.loop import Chat
+    from peagle_sm.service import EndpointStatus
+
+MAX_TOKENS = 512
+"""Where an answer of a chat stops unless told otherwise; the engine would go on to its context's end."""
+
+
+@click.command(cls=Command)
+@endpoint_argument
+@click.option("--system", metavar="TEXT", help="A system message, before everything that is said.")
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=1),
+    default=MAX_TOKENS,
+    show_default=True,
+    help="Maximum output tokens per answer.",
+)
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0, 2),
+    help="0 takes the likeliest token each time.  [default: the engine's]",
+)
+@click.option(
+    "--keep-all",
+    is_flag=True,
+    help="Refuse when the conversation outgrows the context, rather than leave its oldest turns out.",
+)
+@click.option(
+    "--component",
+    help="The inference component to ask.  [default: the one of the endpoint's own name, if it runs some]",
+)
+@global_options
+@click.pass_obj
+def chat(
+    state: State,
+    name: str,
+    system: str | None,
+    max_tokens: int,
+    temperature: float | None,
+    keep_all: bool,
+    component: str | None,
+) -> None:
+    """Talk with an endpoint.
+
+    Answers stream as they come; everything said before goes with each question. On a terminal the last row
+    shows tokens per second, acceptance and the spend so far. Ctrl-C stops an answer and keeps what came of
+    it, Ctrl-D leaves, /help lists the commands. Keys typed while an answer streams are dropped.
+
+    From a pipe each line is a turn, and what is typed here works there too. The first answer that fails ends
+    it with that error's exit code, unless the next line is /retry. With --format json: one object a turn.
+    """
+    from peagle_sm.cli.arguments import open_session
+    from peagle_sm.cli.commands.chat import loop
+    from peagle_sm.cli.commands.chat.conversation import Conversation, Settings
+    from peagle_sm.cli.commands.chat.loop import NAMES, Chat
+    from peagle_sm.cli.commands.chat.screen import Screen, Spend
+    from peagle_sm.cli.console import termination_unwinds
+    from peagle_sm.cli.endpoint_status import is_stand_in, read_status
+    from peagle_sm.service import connect
+
+    endpoint = connect(name, session=open_session(state))
+    status = read_status(state, endpoint.status)
+    scripted = not state.stdin_is_tty()
+    stand_in = state.local if status is None else is_stand_in(state, status)
+    price = None if status is None else status.summary.usd_per_hour
+    spend = Spend(0.0 if state.local else price)
+    if status is not None:
+        _greet(state, status, stand_in)
+    if not scripted:
+        note(state, "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves.")
+    screen = Screen(state)
+    talk = Chat(
+        endpoint,
+        screen,
+        Conversation(system),
+        Settings(max_tokens, temperature, component),
+        spend,
+        keep_all=keep_all,
+        scripted=scripted,
+        stand_in=stand_in,
+        monotonic=state.monotonic,
+    )
+    with termination_unwinds():
+        try:
+            talk.run(loop.from_pipe if scripted else loop.from_terminal(NAMES))
+        finally:
+            screen.close()
+    _part(state, name, talk, spend.usd_per_hour)
+
+
+def _greet(state: State, status: EndpointStatus, stand_in: bool) -> None:
+    from peagle_sm.core.words import STAND_IN, speculation_text, usd
+
+    summary = status.summary
+    price = "no cost" if state.local else usd(summary.usd_per_hour, "hour")
+    speculation = speculation_text(summary.mode, summary.num_speculative_tokens)
+    note(state, f"{summary.name} ({summary.status}; {speculation}; {price})")
+    if stand_in:
+        note(state, STAND_IN)
+
+
+def _part(state: State, name: str, talk: Chat, usd_per_hour: float | None) -> None:
+    from peagle_sm.core.words import elapsed, usd
+
+    turns = "1 turn" if talk.tally.turns == 1 else f"{talk.tally.turns} turns"
+    said = f"{turns}, {talk.tally.tokens} tokens in {elapsed(talk.seconds)}"
+    if state.local:
+        note(state, said)
+        return
+    spent = None if usd_per_hour is None else usd_per_hour * talk.seconds / 3600
+    note(state, f"{said}, {usd(spent)} at {usd(usd_per_hour, 'hour')}")
+    note(state, f"{name} goes on running, and costing; to end it: peagle-sm delete {name}{state.flags}")

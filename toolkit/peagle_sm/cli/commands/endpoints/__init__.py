@@ -1,0 +1,1 @@
+"""Commands that create, show, use, turn off and delete endpoints."""

@@ -1,0 +1,390 @@
+"""`peagle-sm invoke`: send one request, stream the answer, and print its figures.
+
+The request is a prompt, messages or a whole body, from options, files or stdin.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+
+from peagle_sm.cli.arguments import endpoint_argument
+from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.console import note, to_json
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.files import encoded_utf8, utf8_text
+from peagle_sm.core.words import STAND_IN
+
+if TYPE_CHECKING:
+    from peagle_sm.aws.streams.runtime import Choice, Chunk, Completion, StreamSummary
+    from peagle_sm.service import Endpoint, EndpointStatus
+
+
+MAX_TOKENS = 256
+"""Where an answer stops unless told otherwise; vLLM stops a prompt at 16, a chat at the context's end."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """Exactly one of the three is given."""
+
+    prompt: str | None = None
+    messages: list[Any] | None = None
+    body: dict[str, Any] | None = None
+
+
+def question(
+    prompt: str | None, messages: Path | None, body: Path | None, stdin_text: str | None
+) -> Question:
+    """Build the question from the options; stdin counts only when no option was given.
+
+    Raises:
+        SpecError: none or several are given, a file cannot be read, or it is not the JSON that it should be.
+    """
+    given = [
+        flag
+        for flag, value in (("--prompt", prompt), ("--messages", messages), ("--body", body))
+        if value is not None
+    ]
+    if len(given) > 1:
+        raise SpecError(
+            f"several questions at once: {' and '.join(given)}",
+            next_step="give one of --prompt, --messages and --body",
+            details={"found": given, "allowed": "exactly one"},
+        )
+    if prompt is not None:
+        encoded_utf8(prompt, "--prompt")
+        return Question(prompt=prompt)
+    if messages is not None:
+        return Question(messages=_messages(_json_file(messages), str(messages)))
+    if body is not None:
+        return Question(body=_object(_json_file(body), str(body)))
+    return _from_stdin(stdin_text)
+
+
+def parameters(asked: Question, max_tokens: int | None, temperature: float | None) -> dict[str, Any]:
+    """The fields to add to a question: what was given, and a token limit except to a whole body."""
+    limit = MAX_TOKENS if max_tokens is None and asked.body is None else max_tokens
+    given = {"max_tokens": limit, "temperature": temperature}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+BODY_HINT = "--body FILE sends a JSON request body, --body - reads it from stdin"
+
+
+def refuse_loose_words(name: str, extra: list[str]) -> None:
+    """Refuse a question that was typed without its option.
+
+    Raises:
+        UsageError: there are words besides the endpoint's name, or a JSON body in its place.
+    """
+    loose = extra if not name.startswith(("{", "[")) else [name]
+    if not loose:
+        return
+    first = loose[0] if len(loose[0]) <= 60 else loose[0][:59] + "…"
+    remedy = BODY_HINT if first.startswith(("{", "[")) else "-p TEXT sends a prompt"
+    raise click.UsageError(
+        f"Unexpected argument {first!r}: {remedy}.", click.get_current_context(silent=True)
+    )
+
+
+def body_hint(asked: Question) -> str | None:
+    """What to say of a prompt that looks like a request body: it is sent as text."""
+    try:
+        value = json.loads(asked.prompt or "")
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, dict) and value.keys() & {"prompt", "messages"}:
+        return f"note: the prompt looks like a JSON request body, and is sent as plain text; {BODY_HINT}"
+    return None
+
+
+def stdin_text() -> str:
+    """Return all of stdin.
+
+    Raises:
+        SpecError: it is not UTF-8.
+    """
+    return utf8_text(sys.stdin.buffer.read(), "stdin").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _from_stdin(text: str | None) -> Question:
+    if text is None or not text.strip():
+        raise SpecError(
+            "no question was given",
+            next_step="add -p 'your prompt', --messages FILE or --body FILE, or pipe text or JSON into stdin",
+            details={"allowed": "--prompt, --messages, --body or stdin"},
+        )
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return Question(prompt=text)
+    if isinstance(value, list):
+        return Question(messages=_messages(value, "stdin"))
+    return Question(body=value) if isinstance(value, dict) else Question(prompt=text)
+
+
+def _json_file(path: Path) -> Any:
+    try:
+        text = stdin_text() if str(path) == "-" else utf8_text(path.read_bytes(), str(path))
+    except OSError as error:
+        raise SpecError(
+            f"{path}: cannot be read: {error.strerror or error}",
+            next_step="name a file with JSON in it",
+        ) from error
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SpecError(f"{path}: not JSON: {error}", next_step="correct the JSON") from error
+
+
+def _messages(value: Any, origin: str) -> list[Any]:
+    if isinstance(value, dict) and "messages" in value:
+        value = value["messages"]
+    if isinstance(value, list) and value and all(isinstance(each, dict) and "role" in each for each in value):
+        return value
+    raise SpecError(
+        f'{origin}: found {type(value).__name__}; allowed: a list like [{{"role": "user", "content": "…"}}]',
+        next_step="write the messages as OpenAI's chat format has them",
+        details={"found": type(value).__name__, "allowed": "a list of objects with role and content"},
+    )
+
+
+def _object(value: Any, origin: str) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return value
+    raise SpecError(
+        f"{origin}: found {type(value).__name__}; allowed: a JSON object",
+        next_step="write the body as OpenAI's API has it: an object with messages or prompt",
+        details={"found": type(value).__name__, "allowed": "object"},
+    )
+
+
+_FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
+
+
+@click.command(cls=Command, context_settings={"allow_extra_args": True})
+@endpoint_argument
+@click.option("--prompt", "-p", help="The prompt; - reads it from stdin.")
+@click.option("--messages", type=_FILE, help="JSON file with chat messages.")
+@click.option("--body", type=_FILE, help="JSON file with a whole request body.")
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=1),
+    help=f"Maximum output tokens.  [default: {MAX_TOKENS}; with a whole body, the body's]",
+)
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0, 2),
+    help="0 takes the likeliest token each time.  [default: the engine's]",
+)
+@click.option(
+    "--component",
+    help="The inference component to ask.  [default: the one of the endpoint's own name, if it runs some]",
+)
+@click.option(
+    "--read-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Stop when a stream is silent this long.  [default: 490]",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Stop when a stream has not ended after this time.  [default: 500]",
+)
+@click.option("--no-stream", is_flag=True, help="Ask for the whole answer in one piece.")
+@global_options
+@click.pass_context
+def invoke(
+    ctx: click.Context,
+    /,
+    name: str,
+    prompt: str | None,
+    messages: Path | None,
+    body: Path | None,
+    max_tokens: int | None,
+    temperature: float | None,
+    component: str | None,
+    read_timeout: float | None,
+    timeout: float | None,
+    no_stream: bool,
+) -> None:
+    """Send one request and stream the answer.
+
+    The answer goes to stdout, with each tool call on a line of its own; time to first token, tokens per
+    second and acceptance go to stderr. Without an option the question is read from stdin: JSON messages, a
+    JSON body, or plain text as the prompt.
+    """
+    from peagle_sm.cli.arguments import open_session
+    from peagle_sm.service import connect
+
+    refuse_loose_words(name, ctx.args)
+    state = ctx.ensure_object(State)
+    piped = None
+    if prompt == "-":  # as --messages - and --body - do; here text stays text
+        prompt = stdin_text() or None
+    if prompt is None and messages is None and body is None and not state.stdin_is_tty():
+        piped = stdin_text()
+    asked = question(prompt, messages, body, piped)
+    params = parameters(asked, max_tokens, temperature)
+    if hint := body_hint(asked):
+        note(state, hint)
+    endpoint = connect(name, session=open_session(state))
+    arguments = {**_arguments(asked, params), "component": component}
+    if no_stream:
+        _refuse_times(read_timeout, timeout)
+        answer = _whole(state, endpoint, arguments)
+    else:
+        times = {"read_timeout_s": read_timeout, "total_timeout_s": timeout}
+        answer = _streamed(state, endpoint, {**arguments, **times})
+    finish(state, endpoint, answer)
+
+
+def _arguments(asked: Question, params: dict[str, Any]) -> dict[str, Any]:
+    if asked.body is not None:
+        return {"body": {**asked.body, **params}}
+    chosen = {"messages": asked.messages} if asked.messages is not None else {"prompt": asked.prompt}
+    return {**chosen, **params}
+
+
+def _refuse_times(read_timeout: float | None, timeout: float | None) -> None:
+    given = {"--read-timeout": read_timeout, "--timeout": timeout}
+    named = [option for option, value in given.items() if value is not None]
+    if named:
+        from peagle_sm.core.errors import SpecError
+
+        raise SpecError(
+            f"{' and '.join(named)} beside --no-stream: SageMaker itself gives a whole answer up after 60 s.",
+            next_step="Leave one of them out.",
+        )
+
+
+def _whole(state: State, endpoint: Endpoint, arguments: dict[str, Any]) -> Completion:
+    completion = endpoint.invoke(**arguments)
+    if state.format != "json":
+        for choice in completion.choices:
+            if completion.others:
+                click.echo(f"[answer {choice.index + 1} of {len(completion.choices)}]")
+            click.echo(choice.text)
+            _print_calls(choice)
+    return completion
+
+
+def _streamed(state: State, endpoint: Endpoint, arguments: dict[str, Any]) -> Completion:
+    show = state.format != "json"
+    stream = endpoint.stream(**arguments)
+    try:
+        for chunk in stream:
+            if show:
+                _print_chunk(state, chunk)
+    finally:
+        stream.close()
+        if show:
+            click.echo()  # whatever ends the text, a message or a prompt begins on a line of its own
+    if show:
+        _print_calls(stream.completion)
+    return stream.completion
+
+
+def _print_calls(answer: Completion | Choice) -> None:
+    for call in answer.tool_calls:
+        click.echo(f"{call.name}({call.arguments})")
+
+
+def _print_chunk(state: State, chunk: Chunk) -> None:
+    if chunk.reasoning and state.format == "table":  # so that the terminal is not silent while a model thinks
+        click.secho(chunk.reasoning, dim=True, nl=False, err=True)
+    click.echo(chunk.text, nl=False)
+
+
+class Described(Protocol):
+    """An endpoint as far as the end of an invocation needs it."""
+
+    name: str
+
+    def status(self) -> EndpointStatus:
+        """Return everything known of the endpoint."""
+
+
+def finish(state: State, endpoint: Described, answer: Completion) -> None:
+    """Print the answer as JSON, or its figures below the text; the status only decorates them."""
+    from peagle_sm.cli.endpoint_status import is_stand_in, read_status
+
+    summary = answer.summary
+    wanted = summary.acceptance is None or not state.local
+    status = read_status(state, endpoint.status) if wanted else None
+    stand_in = state.local if status is None else is_stand_in(state, status)
+    if state.format == "json":
+        known = stand_in if status is not None or state.local else None
+        click.echo(to_json({"name": endpoint.name, **answer_data(answer), "stand_in_weights": known}))
+    else:
+        note(state, "\n" + render_summary(summary, stand_in=stand_in))
+    missing = acceptance_note(summary, status, len(answer.choices)) if status is not None else None
+    if missing:
+        note(state, missing)
+
+
+def render_summary(summary: StreamSummary, *, stand_in: bool) -> str:
+    """TTFT, tokens, rate, acceptance and why it ended; what is not known is left out."""
+    parts = []
+    if summary.ttft_ms is not None:
+        parts.append(f"TTFT {summary.ttft_ms:.0f} ms")
+    if summary.output_tokens is not None:
+        parts.append(f"{summary.output_tokens} tokens in {summary.total_ms / 1000:.2f} s")
+    if summary.otps is not None:
+        parts.append(f"{summary.otps:.1f} tokens/s")
+    if summary.acceptance is not None:
+        parts.append(
+            f"acceptance length {summary.acceptance.acceptance_length:.2f} "
+            f"of at most {summary.acceptance.num_speculative_tokens + 1}"
+        )
+    if summary.finish_reason is not None:
+        parts.append(f"ended: {summary.finish_reason}")
+    line = " · ".join(parts)
+    return f"{line}\n({STAND_IN})" if stand_in else line
+
+
+def answer_data(answer: Completion) -> dict[str, Any]:
+    """The answer as JSON-able data: the first choice, then `choices` with every one, then the figures."""
+    choices = [_choice_data(choice) for choice in answer.choices]
+    first = {key: choices[0][key] for key in ("text", "reasoning", "tool_calls", "logprobs")}
+    return {**first, "choices": choices, "summary": answer.summary.to_dict()}
+
+
+def _choice_data(choice: Choice) -> dict[str, Any]:
+    return {
+        "index": choice.index,
+        "text": choice.text,
+        "finish_reason": choice.finish_reason,
+        "reasoning": choice.reasoning,
+        "tool_calls": [asdict(call) for call in choice.tool_calls],
+        "logprobs": [
+            {
+                "token": each.token,
+                "logprob": each.logprob,
+                "bytes": None if each.data is None else list(each.data),
+                "top_logprobs": [{"token": token, "logprob": logprob} for token, logprob in each.top],
+            }
+            for each in choice.logprobs
+        ],
+    }
+
+
+def acceptance_note(summary: StreamSummary, status: EndpointStatus, answers: int = 1) -> str | None:
+    """Why a speculating endpoint did not report acceptance; None when it did, or does not speculate."""
+    if summary.acceptance is not None or status.speculative_config is None:
+        return None
+    if answers > 1:
+        return f"note: no acceptance: vLLM reports it only for a request of one answer, not of {answers}"
+    image = (status.image or "unknown").rpartition("/")[2]
+    return (
+        "note: acceptance is not reported, though this endpoint speculates: "
+        f"that needs vLLM 0.32 or later (image: {image})"
+    )

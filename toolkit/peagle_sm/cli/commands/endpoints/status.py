@@ -1,0 +1,205 @@
+"""`peagle-sm list`, `status`, `wait`, `logs`: show endpoints, wait, print engine logs.
+
+None of them changes anything. `status --watch` and `logs --follow` run until Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from peagle_sm.cli.arguments import endpoint_argument
+from peagle_sm.cli.base import Command, State, as_seconds, global_options
+from peagle_sm.cli.console import emit, note, to_json
+
+if TYPE_CHECKING:
+    from peagle_sm.aws.session.session import Session
+    from peagle_sm.service import EndpointStatus
+
+
+@click.command("list", cls=Command)
+@click.option("--all", "everything", is_flag=True, help="Also the endpoints that peagle-sm did not make.")
+@global_options
+@click.pass_obj
+def list_(state: State, everything: bool) -> None:
+    """List the endpoints made by peagle-sm.
+
+    What a killed run left without an endpoint is listed too, as Orphaned.
+
+    It makes one call a page and service, however many endpoints there are. K and the instances are what
+    the last deploy or update wrote into tags; `peagle-sm status` reads what runs now. With autoscaling the
+    column shows its bounds (1-4), and ~ marks amounts at the count where it starts. A dash means not known:
+    an older peagle-sm wrote no such tags, and `peagle-sm update` adds them. Without permission for
+    tag:GetResources, each endpoint is read by calls of its own.
+    """
+    from peagle_sm.cli.arguments import open_session
+    from peagle_sm.cli.endpoint_status import render_list
+    from peagle_sm.service import list_endpoints
+
+    session = open_session(state)
+    found = list_endpoints(session, everything=everything, note=lambda text: note(state, f"note: {text}"))
+    if not found and state.format == "table":
+        note(state, f"no endpoints in {session.region}")
+        return
+    emit(
+        state,
+        table=lambda: render_list(found, session.now()),
+        data=lambda: [each.to_dict() for each in found],
+        names=[each.name for each in found],
+    )
+
+
+_LEAST_PAUSE_S = 1.0
+
+
+@click.command(cls=Command)
+@endpoint_argument
+@click.option("--watch", "-w", is_flag=True, help="Show it again and again until Ctrl-C.")
+@click.option("--verbose", "-v", is_flag=True, help="Also a long failure reason and the overrides, whole.")
+@global_options
+@click.pass_obj
+def status(state: State, name: str, watch: bool, verbose: bool) -> None:
+    """Show one endpoint: state, mode, config, cost, end of life.
+
+    With --watch a terminal is redrawn; a pipe gets one line for each change, with --format json one object
+    on a line. It ends at Ctrl-C, or when the endpoint no longer exists. To wait in a script, use
+    `peagle-sm wait`. Without NAME it is the endpoint of ./peagle.yaml.
+    """
+    from peagle_sm.cli.arguments import open_session
+    from peagle_sm.cli.console import until_ctrl_c
+    from peagle_sm.service import status as read_status
+
+    session = open_session(state)
+    found = read_status(name, session=session)
+    if not watch:
+        _show(state, session, found, verbose)
+        return
+    with until_ctrl_c(state, follow=True):
+        watch_status(state, session, found, verbose)
+
+
+def _show(state: State, session: Session, found: EndpointStatus, verbose: bool = False) -> None:
+    from peagle_sm.cli.endpoint_status import is_stand_in, render_status, status_data
+
+    emit(
+        state,
+        table=lambda: render_status(
+            found, stand_in=is_stand_in(state, found), now=session.now(), verbose=verbose
+        ),
+        data=lambda: status_data(state, found),
+        names=[found.summary.name],
+    )
+
+
+def watch_status(state: State, session: Session, found: EndpointStatus, verbose: bool = False) -> None:
+    """Show the status and its changes until the endpoint is gone; Ctrl-C raises KeyboardInterrupt."""
+    from peagle_sm.aws.session.errors import is_unsettled
+    from peagle_sm.core.errors import NotFound, PeagleError
+    from peagle_sm.service import Pacing
+    from peagle_sm.service import status as read_status
+
+    pause_s = max(_LEAST_PAUSE_S, Pacing.for_session(session).poll_s)
+    redraw = sys.stdout.isatty() and state.format == "table" and state.environ.get("TERM") != "dumb"
+    shown: str | None = None
+    while True:
+        if redraw:
+            click.clear()
+            _show(state, session, found, verbose)
+            note(state, "\nCtrl-C ends the watch; the endpoint is not changed.")
+        else:
+            shown = _line_if_new(state, session, found, shown)
+        state.sleep(pause_s)
+        try:
+            found = read_status(found.summary.name, session=session)
+        except NotFound as error:
+            note(state, f"note: {error.message}")
+            return
+        except PeagleError as error:
+            if not is_unsettled(error):
+                raise
+            note(state, f"note: the status could not be read, trying again: {error.message}")
+
+
+def _line_if_new(state: State, session: Session, found: EndpointStatus, shown: str | None) -> str:
+    from peagle_sm.cli.endpoint_status import change_line, status_data
+
+    line = change_line(found)
+    if line != shown:
+        if state.format == "json":
+            click.echo(to_json(status_data(state, found), indent=None))
+        elif state.format == "quiet":
+            click.echo(found.summary.name)
+        else:
+            click.echo(f"{session.now():%Y-%m-%d %H:%M:%S} UTC  {line}")
+        sys.stdout.flush()
+    return line
+
+
+@click.command(cls=Command)
+@endpoint_argument
+@click.option("--deleted", is_flag=True, help="Wait until the endpoint is gone.")
+@click.option(
+    "--timeout",
+    metavar="DURATION",
+    callback=as_seconds,
+    default="2h30m",
+    show_default=True,
+    help="Give up then, with exit code 16.",
+)
+@global_options
+@click.pass_obj
+def wait(state: State, name: str, deleted: bool, timeout: float) -> None:
+    """Wait until an endpoint is in service, or gone.
+
+    Progress goes to stderr. Exit code 0: it is in service, or gone with --deleted. 4: there is no such
+    endpoint. 7: it failed, or was deleted meanwhile. 16: the timeout. Ctrl-C ends the waiting and changes
+    nothing. Without NAME it is the endpoint of ./peagle.yaml.
+    """
+    from peagle_sm.cli.arguments import open_session
+    from peagle_sm.cli.progress import follower
+    from peagle_sm.service import wait as wait_for
+
+    with follower(state) as follow:
+        found = wait_for(
+            name, session=open_session(state), deleted=deleted, timeout_s=timeout, progress=follow
+        )
+    status = found.status if found is not None else "gone"
+    emit(
+        state,
+        table=lambda: f"endpoint {name} is {'gone' if found is None else 'in service'}",
+        data=lambda: {"name": name, "status": status},
+        names=[name],
+    )
+
+
+@click.command(cls=Command)
+@endpoint_argument
+@click.option("--follow", "-f", is_flag=True, help="Go on printing new lines until Ctrl-C.")
+@click.option(
+    "--tail",
+    type=click.IntRange(1, 10000),
+    default=100,
+    show_default=True,
+    help="Begin with the last N lines.",
+)
+@global_options
+@click.pass_obj
+def logs(state: State, name: str, follow: bool, tail: int) -> None:
+    """Print what the engine behind an endpoint wrote.
+
+    With --format json each line is a JSON object of its own; with quiet, the message alone.
+    """
+    from peagle_sm.cli.arguments import open_session
+    from peagle_sm.cli.console import until_ctrl_c
+    from peagle_sm.service import logs as read_logs
+
+    with until_ctrl_c(state, follow):
+        for line in read_logs(name, session=open_session(state), follow=follow, limit=tail):
+            moment = line.timestamp.isoformat(timespec="milliseconds")
+            if state.format == "json":
+                fields = {"timestamp": moment, "stream": line.stream, "message": line.message}
+                click.echo(to_json(fields, indent=None))
+            else:
+                click.echo(line.message if state.format == "quiet" else f"{moment}  {line.message}")

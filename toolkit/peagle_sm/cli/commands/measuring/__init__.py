@@ -1,0 +1,1 @@
+"""Commands that measure endpoints and report the results."""

@@ -1,0 +1,446 @@
+"""`peagle-sm bench`: measure an endpoint, or a bare vLLM server, at several loads.
+
+`--managed` runs a SageMaker benchmark job instead of the built-in client. The text before the run and the
+results at its end are rendered here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.commands.measuring.options import (
+    FILE,
+    Numbers,
+    api_option,
+    chosen_workload,
+    first_turn_option,
+    max_tokens_option,
+    repeat_option,
+    temperature_option,
+    workload_file_option,
+    workload_option,
+)
+from peagle_sm.cli.console import emit, note
+from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table
+from peagle_sm.core.errors import PeagleError
+from peagle_sm.core.words import usd
+from peagle_sm.measure import need_packages, results_file
+
+if TYPE_CHECKING:
+    from peagle_sm.aws.session.session import Session
+    from peagle_sm.measure.benchmark.endpoint_arm import Described
+    from peagle_sm.measure.benchmark.plan import BenchPlan
+    from peagle_sm.measure.benchmark.run import Outcome
+    from peagle_sm.measure.results.records import ArmRecord, Percentiles, PointRecord
+    from peagle_sm.measure.workloads import Workload
+
+
+_CONCURRENCIES = (1, 8)
+_MODES = ("none", "eagle3", "p-eagle")
+
+
+@click.command(cls=Command)
+@click.argument("endpoint")
+@workload_option
+@workload_file_option
+@click.option("--prompts", type=click.IntRange(min=1), help="How many of its prompts.  [default: all]")
+@click.option(
+    "--concurrency",
+    type=Numbers(whole=True),
+    help="Requests in flight (closed loop).  [default: 1,8 unless --rate is given]",
+)
+@click.option("--rate", type=Numbers(whole=False), help="Arrivals per second (open loop, Poisson).")
+@click.option(
+    "--requests", type=click.IntRange(min=1), help="Requests measured per load.  [default: each prompt]"
+)
+@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="Seconds measured per load.")
+@click.option(
+    "--warm-up",
+    type=click.IntRange(min=0),
+    help="Requests sent before measuring.  [default: the concurrency]",
+)
+@click.option("--ramp", type=click.FloatRange(min=0), default=0.0, help="Seconds in which a load builds up.")
+@repeat_option
+@max_tokens_option
+@temperature_option
+@api_option
+@first_turn_option
+@click.option("--ttft-ms", type=click.FloatRange(min=0, min_open=True), help="Objective for goodput.")
+@click.option("--tpot-ms", type=click.FloatRange(min=0, min_open=True), help="Objective for goodput.")
+@click.option("--e2e-ms", type=click.FloatRange(min=0, min_open=True), help="Objective for goodput.")
+@click.option(
+    "--expect-mode", type=click.Choice(_MODES), help="Refuse to measure an endpoint in another mode."
+)
+@click.option("--component", help="The inference component to measure.")
+@click.option(
+    "--usd-per-hour",
+    type=click.FloatRange(min=0),
+    help="What the machine costs, where no price is known or another one holds.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Chooses prompts, order and arrivals.")
+@click.option("--keep-text", is_flag=True, help="Keep the answers in the results file.")
+@click.option("--out", "-o", type=FILE, help="The results file.  [default: results/bench-NAME-TIME.jsonl]")
+@click.option("--resume", type=FILE, help="Continue this results file: same command, unfinished loads.")
+@click.option("--managed", is_flag=True, help="Let SageMaker's own AI benchmark jobs (AIPerf) measure.")
+@click.option("--role-arn", help="Role of the managed jobs.  [default: the model's]")
+@click.option(
+    "--s3-output",
+    metavar="S3URI",
+    help="Where the managed jobs write.  [default: SageMaker's default bucket]",
+)
+@click.option(
+    "--tokenizer",
+    metavar="ID|DIR",
+    help="Tokenizer with which the managed jobs count tokens.  [default: the target's]",
+)
+@global_options
+@click.pass_obj
+def bench(state: State, /, endpoint: str, **options: Any) -> None:
+    """Measure an endpoint under load.
+
+    ENDPOINT is an endpoint's name, or the http(s) address of a bare vLLM. Every request is written to the
+    results file (JSON lines) as it ends, so that Ctrl-C keeps what is there. Warm-up and drain are left out
+    of the figures, answers end where the model ends them, and no prompt is sent twice at one load unless
+    --repeat says so. Figures are withheld where this client was the bottleneck; where that is so at every
+    load, the exit code is 1.
+    """
+    need_packages()
+    outcome, stand_in = _run(state, endpoint, options)
+    from peagle_sm.measure.load.points import is_withheld
+
+    emit(
+        state,
+        table=lambda: render_outcome(outcome, stand_in=stand_in),
+        data=lambda: outcome_data(outcome, stand_in=stand_in),
+        names=[str(outcome.path)],
+    )
+    if all(is_withheld(point.client) for point in outcome.results.points):
+        raise withheld(outcome)
+
+
+def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome, bool]:
+    from peagle_sm.cli.console import termination_is_ctrl_c
+    from peagle_sm.cli.progress import follower
+    from peagle_sm.measure.benchmark.acceptance import engine_source
+    from peagle_sm.measure.benchmark.endpoint_arm import look_at
+    from peagle_sm.measure.benchmark.plan import check_plan
+    from peagle_sm.measure.benchmark.run import Around, bench
+    from peagle_sm.measure.load import make_target
+    from peagle_sm.measure.results.provenance import origin
+
+    workload = chosen_workload(options)
+    plan = _plan(options, len(workload.items))
+    check_plan(plan, workload)
+    session, described = _describe(state, endpoint, options)
+    arm = described.arm
+    _show_before(state, described, workload, plan)
+    path = options["resume"] or options["out"] or results_file("bench", arm.name)
+    if options["managed"]:
+        managed = run_managed(state, session, described, workload, plan, path, options)
+        return managed, described.stand_in_weights
+    with termination_is_ctrl_c(), follower(state) as follow:
+        outcome = bench(
+            described,
+            make_target(session, arm),
+            workload,
+            plan,
+            path,
+            Around(
+                progress=follow,
+                look=lambda: look_at(session, arm),
+                provenance=lambda: origin(plan.seed),
+                source=engine_source(session, arm, state.sleep),
+                every_s=5.0 if state.format == "json" else 0.5,
+            ),
+            expected=options["expect_mode"],
+            resume=options["resume"] is not None,
+        )
+    return outcome, described.stand_in_weights
+
+
+def _plan(options: dict[str, Any], prompts: int) -> BenchPlan:
+    from peagle_sm.measure.benchmark.plan import BenchPlan, loads_of
+    from peagle_sm.measure.load.points import Objective
+
+    rates = options["rate"] or ()
+    usual = tuple(each for each in _CONCURRENCIES if each <= prompts or options["repeat"])
+    concurrencies = options["concurrency"] or (() if rates else usual)
+    limits = [options[name] for name in ("ttft_ms", "tpot_ms", "e2e_ms")]
+    return BenchPlan(
+        loads=loads_of(concurrencies, rates),
+        requests=options["requests"],
+        seconds=options["seconds"],
+        warm_up_requests=options["warm_up"],
+        ramp_s=options["ramp"],
+        repeat=options["repeat"],
+        seed=options["seed"],
+        keep_text=options["keep_text"],
+        objective=Objective(*limits) if any(limits) else None,
+    )
+
+
+def _describe(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Session | None, Described]:
+    from peagle_sm.measure.benchmark.endpoint_arm import demand_mode, describe_endpoint, describe_url, is_url
+
+    session = None
+    if is_url(endpoint):
+        described = describe_url(endpoint, usd_per_hour=options["usd_per_hour"])
+    else:
+        from peagle_sm.cli.arguments import open_session
+
+        session = open_session(state)
+        described = describe_endpoint(session, endpoint, component=options["component"])
+        if options["usd_per_hour"] is not None:
+            described = described.priced(options["usd_per_hour"])
+    expected = options["expect_mode"]
+    return session, described if expected is None else demand_mode(described, expected)
+
+
+def _show_before(state: State, described: Described, workload: Workload, plan: BenchPlan) -> None:
+
+    note(state, render_before(described.arm, workload, plan, stand_in=described.stand_in_weights) + "\n")
+
+
+# What an AI benchmark job has no counterpart for.
+_NOT_MANAGED = {"ramp": 0.0, "keep_text": False}
+
+
+def run_managed(
+    state: State,
+    session: Session | None,
+    described: Described,
+    workload: Workload,
+    plan: BenchPlan,
+    path: Path,
+    options: dict[str, Any],
+) -> Outcome:
+    """Show the price, run the jobs and follow them.
+
+    Raises:
+        SpecError: a bare vLLM, or an option that the jobs cannot honour.
+    """
+    import secrets
+    from datetime import UTC, datetime
+
+    from peagle_sm.cli.console import termination_is_ctrl_c
+    from peagle_sm.cli.progress import follower
+    from peagle_sm.core.errors import SpecError
+    from peagle_sm.measure.benchmark import managed
+    from peagle_sm.measure.benchmark.managed_files import find_place
+    from peagle_sm.measure.results.provenance import origin
+    from peagle_sm.service.progress import Pacing
+
+    if session is None:
+        raise SpecError(
+            "--managed measures an endpoint of SageMaker, and a URL was given",
+            next_step="give an endpoint's name, or leave --managed out",
+        )
+    asked = [name for name, unset in _NOT_MANAGED.items() if options[name] != unset]
+    if asked:
+        words = ", ".join(f"--{name.replace('_', '-')}" for name in asked)
+        raise SpecError(
+            f"--managed goes without {words}: an AI benchmark job has no such thing",
+            next_step=f"leave {words} out",
+        )
+    place = find_place(
+        session,
+        described.arm.endpoint,
+        stand_in_weights=described.stand_in_weights,
+        role_arn=options["role_arn"],
+        s3=options["s3_output"],
+        tokenizer=options["tokenizer"],
+    )
+    note(state, f"jobs        {managed.price_note(described.arm, plan)}\n")
+    with termination_is_ctrl_c(), follower(state) as follow:
+        around = managed.Surroundings(
+            progress=follow,
+            pacing=Pacing.for_session(session),
+            provenance=lambda: origin(plan.seed),
+            now=lambda: datetime.now(UTC),
+            token=lambda: secrets.token_hex(4),
+        )
+        resume = options["resume"] is not None
+        return managed.run_managed(session, described, workload, plan, place, path, around, resume=resume)
+
+
+_RATES = ("load", "requests", "failed", "tokens/s", "a request", "requests/s", "acceptance")
+_TIMES = ("load", "TTFT ms", "TPOT ms", "ITL ms", "end to end ms")
+
+
+def render_before(arm: ArmRecord, workload: Workload, plan: BenchPlan, *, stand_in: bool) -> str:
+    """What is about to be measured, and what it costs."""
+    lines = [
+        ("endpoint", f"{arm.name}, {_mode(arm)}" + (f" ({STAND_IN})" if stand_in else "")),
+        ("workload", _workload(workload)),
+        ("loads", ", ".join(load.label for load in plan.loads)),
+        ("price", _price(arm, plan)),
+    ]
+    return render_fields(lines)
+
+
+def _mode(arm: ArmRecord) -> str:
+    tokens = f" K={arm.num_speculative_tokens}" if arm.num_speculative_tokens else ""
+    return f"mode {arm.mode}{tokens}"
+
+
+def _workload(workload: Workload) -> str:
+    said = f"{workload.name}: {len(workload.items)} prompts"
+    if workload.license:
+        said += f"; licence: {workload.license}"
+    return "\n".join([said, *workload.notes])
+
+
+def _price(arm: ArmRecord, plan: BenchPlan) -> str:
+    if not arm.usd_per_hour:
+        return arm.price_source or "unknown"
+    said = f"the endpoint bills {usd(arm.usd_per_hour, 'hour')}, measured or not ({arm.price_source})"
+    if plan.seconds is not None:
+        windows = arm.usd_per_hour * plan.seconds * len(plan.loads) / 3600
+        said += f"; the windows of this run: {usd(windows)}, and warm-ups"
+    return said
+
+
+def render_outcome(outcome: Outcome, *, stand_in: bool) -> str:
+    """Rates, latencies, survival and what to know of them; withheld where the client was the bottleneck."""
+    from peagle_sm.measure.load.points import is_late, is_short, is_withheld
+
+    results = outcome.results
+    arm = results.arms[-1]
+    published = [point for point in results.points if not is_withheld(point.client)]
+    parts = []
+    if published:
+        parts += [
+            _rates(published, arm) + _star(any(map(is_short, published)), "tokens/s and requests/s"),
+            render_table(_TIMES, [_times(point) for point in published], right=_TIMES[1:])
+            + "\n(p50 / p95 / p99; ITL is between chunks, of which one may hold several tokens)"
+            + _star(any(is_late(point.client) for point in published), "latencies"),
+            _survival(published),
+        ]
+    notes = [*outcome.notes, *([STAND_IN] if stand_in else [])]
+    parts += ["\n".join(f"note: {note}" for note in notes), f"results: {outcome.path}"]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _star(marked: bool, what: str) -> str:
+    """The footnote of a table in which loads are marked."""
+    return f"\n(* these {what} are in doubt: see the note)" if marked else ""
+
+
+def _rates(points: list[PointRecord], arm: ArmRecord) -> str:
+    """The table of rates; goodput and cost where they were asked for and are known."""
+    from peagle_sm.measure.report.costs import cost_rows
+
+    headers, rows = list(_RATES), [_row(point) for point in points]
+    if any(point.goodput for point in points):
+        headers.append("goodput")
+        rows = [[*row, _goodput(point)] for row, point in zip(rows, points, strict=True)]
+    if arm.usd_per_hour:
+        headers.append("USD/M tokens")
+        by_load = {row.load: row.usd_per_million for row in cost_rows([arm], points)}
+        costs = [by_load.get(point.load) for point in points]
+        rows = [
+            [*row, "-" if cost is None else f"{cost:,.2f}"] for row, cost in zip(rows, costs, strict=True)
+        ]
+    return render_table(headers, rows, right=headers[1:])
+
+
+def _row(point: PointRecord) -> list[str]:
+    from peagle_sm.measure.load.points import is_short
+
+    return [
+        point.load.label + (" *" if is_short(point) else ""),
+        str(point.requests),
+        str(sum(point.errors.values())),
+        f"{point.otps:,.1f}",
+        "-" if point.otps_per_request is None else f"{point.otps_per_request:,.1f}",
+        f"{point.requests_per_s:.2f}",
+        _acceptance(point),
+    ]
+
+
+def _goodput(point: PointRecord) -> str:
+    found = point.goodput
+    return "-" if found is None else f"{found.requests_per_s:.2f}/s ({found.share:.0%})"
+
+
+def _acceptance(point: PointRecord) -> str:
+    found = point.acceptance
+    return "-" if found is None or found.per_step is None else f"{found.per_step:.2f}"
+
+
+def _times(point: PointRecord) -> tuple[str, ...]:
+    from peagle_sm.measure.load.points import is_late
+
+    measures = (point.ttft_ms, point.tpot_ms, point.itl_ms, point.e2e_ms)
+    return (point.load.label + (" *" if is_late(point.client) else ""), *map(_three, measures))
+
+
+def _three(found: Percentiles | None) -> str:
+    if found is None:
+        return "-"
+    return " / ".join(
+        f"{value:,.1f}" if value < 100 else f"{value:,.0f}" for value in (found.p50, found.p95, found.p99)
+    )
+
+
+def _survival(points: list[PointRecord]) -> str:
+    lines = []
+    for point in points:
+        found = point.acceptance
+        if found is None:
+            continue
+        rates = " ".join(f"{rate:.3f}" for rate in found.survival) or "unknown"
+        by_request = "" if found.per_request is None else f", {found.per_request:.2f} by request"
+        lines.append(
+            f"{point.load.label}: acceptance length {found.per_step or 1:.2f} by step{by_request};"
+            f" survival by position {rates} (from"
+            f" {_SOURCES[found.source]}; temperature {_temperature(point)})"
+        )
+    return "\n".join(lines)
+
+
+_SOURCES = {
+    "per-request": "each answer",
+    "metrics": "the engine's counters, warm-up included",
+    "cloudwatch": "the engine's log in CloudWatch, warm-up included",
+}
+
+
+def _temperature(point: PointRecord) -> str:
+    return "as each request says" if point.temperature is None else f"{point.temperature:g}"
+
+
+def outcome_data(outcome: Outcome, *, stand_in: bool) -> dict[str, Any]:
+    """The same as JSON-able data; a point that is not published has no figures."""
+    from peagle_sm.measure.load.points import is_short, is_withheld
+    from peagle_sm.measure.results.result_file import encode
+
+    points = []
+    for point in outcome.results.points:
+        published = not is_withheld(point.client)
+        told = encode(point) if published else {"client": encode(point.client)}
+        known = {"published": published, "window_too_short": is_short(point)}
+        points.append({"load": point.load.label, **known, **told, "arm": point.arm})
+    for told, point in zip(points, outcome.results.points, strict=True):
+        told["load"] = point.load.label
+    return {
+        "file": str(outcome.path),
+        "stand_in_weights": stand_in,
+        "arm": encode(outcome.results.arms[-1]),
+        "points": points,
+        "notes": list(outcome.notes),
+    }
+
+
+def withheld(outcome: Outcome) -> PeagleError:
+    """The error where no load's figures may be published."""
+    return PeagleError(
+        "no figure is published: at every load this client, not the endpoint, was the bottleneck",
+        next_step="run it on a machine with a free core, or at a lower concurrency; the requests are in"
+        f" {outcome.path}",
+        details={"file": str(outcome.path)},
+    )

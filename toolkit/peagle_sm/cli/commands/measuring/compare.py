@@ -1,0 +1,486 @@
+"""`peagle-sm compare`: which endpoint or mode is faster, and whether it is significant.
+
+The price is shown before the run, the ratios with their confidence intervals at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.commands.measuring.options import (
+    FILE,
+    Numbers,
+    api_option,
+    chosen_workload,
+    first_turn_option,
+    max_tokens_option,
+    repeat_option,
+    temperature_option,
+    workload_file_option,
+    workload_option,
+)
+from peagle_sm.cli.console import confirmed, emit, note, say, to_json
+from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table
+from peagle_sm.core.words import usd
+from peagle_sm.measure import need_packages, results_file
+
+if TYPE_CHECKING:
+    from peagle_sm.aws.session.session import Session
+    from peagle_sm.cli.progress import Follower
+    from peagle_sm.core.plan.plan import Plan
+    from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+    from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
+    from peagle_sm.measure.compare.deployments import Round
+    from peagle_sm.measure.compare.measurement import Estimate, Setup
+    from peagle_sm.measure.compare.run import Around, Outcome
+    from peagle_sm.measure.results.records import (
+        ArmRecord,
+        ComparisonRecord,
+        Interval,
+        Percentiles,
+        PointRecord,
+    )
+    from peagle_sm.measure.workloads import Workload
+
+
+@click.command(cls=Command)
+@click.argument("arms", metavar="[ARM…]", nargs=-1)
+@click.option("--modes", metavar="LIST", help="Deploy these modes of --spec, measure and delete them.")
+@click.option("--spec", "spec_path", type=FILE, help="What --modes deploys.  [default: peagle.yaml]")
+@click.option(
+    "--deployments",
+    type=click.IntRange(min=1, max=20),
+    help="With --modes: number of times to deploy each mode, for intervals over deployments.  [default: 1]",
+)
+@click.option("--k", "ks", metavar="MODE=K", multiple=True, help="A mode's num_speculative_tokens.")
+@click.option("--head", "heads", metavar="MODE=ID", multiple=True, help="A mode's draft head.")
+@workload_option
+@workload_file_option
+@click.option("--prompts", type=click.IntRange(min=2), help="How many of its prompts.  [default: all]")
+@click.option(
+    "--concurrency",
+    type=Numbers(whole=True),
+    default="1",
+    show_default=True,
+    help="Requests in flight: 1 is paired by prompt, more are compared by blocks of time.",
+)
+@click.option(
+    "--blocks", type=click.IntRange(min=2), default=6, show_default=True, help="Blocks above concurrency 1."
+)
+@repeat_option
+@max_tokens_option
+@temperature_option
+@api_option
+@first_turn_option
+@click.option(
+    "--control/--no-control",
+    default=True,
+    help="Ask the first arm twice: an A/A pair, whose ratio is 1.  [default: control]",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Chooses prompts and their order.")
+@click.option("--out", "-o", type=FILE, help="The results file.  [default: results/compare-TIME.jsonl]")
+@click.option("--unguarded", is_flag=True, help="With --modes: deploy without an installed guard.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before --modes deploys.")
+@global_options
+@click.pass_obj
+def compare(state: State, /, arms: tuple[str, ...], **options: Any) -> None:
+    """Compare endpoints, or modes of one spec: which is faster, and is that significant.
+
+    ARM is an endpoint's name, NAME/COMPONENT, or the http(s) address of a bare vLLM; LABEL=ARM names it (a
+    mode as the label is checked), ARM,ARM are deployments of the same thing. All arms are up together and
+    take turns: prompt by prompt at concurrency 1, by blocks of time in ABBA order above. Each ratio comes
+    with its 95% interval; one that holds 1 reads "no difference shown".
+
+    With --modes none,eagle3,p-eagle the arms are deployed from a spec after their price was shown, and
+    deleted however it ends. Each mode should run its own best K (--k), chosen on other prompts.
+    """
+    need_packages()
+    outcome = _deployed(state, arms, options) if options["modes"] else _existing(state, arms, options)
+
+    emit(
+        state,
+        table=lambda: render_outcome(outcome),
+        data=lambda: outcome_data(outcome),
+        names=[str(outcome.path)],
+    )
+
+
+def _existing(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> Outcome:
+    from peagle_sm.cli.progress import follower
+    from peagle_sm.measure.compare.arms import parse_arms
+    from peagle_sm.measure.compare.deployments import existing_rounds
+
+    _refuse_options_of_modes(options)
+    arms = parse_arms(texts)
+    workload = chosen_workload(options)
+    setup = _setup(workload, options)
+    opened: list[Session] = []
+
+    def session() -> Session:
+        from peagle_sm.cli.arguments import open_session
+
+        if not opened:
+            opened.append(open_session(state))
+        return opened[0]
+
+    rounds = existing_rounds(arms, session)
+    config = {"arms": list(texts), **_settings(options)}
+    with follower(state) as follow:
+        around = _around(state, opened[0] if opened else None, follow, options)
+        return _compare(rounds, setup, workload, around, options, config)
+
+
+def _deployed(state: State, texts: tuple[str, ...], options: dict[str, Any]) -> Outcome:
+    from peagle_sm.cli.arguments import open_session, read_spec
+    from peagle_sm.cli.commands.guard import with_guard
+    from peagle_sm.cli.progress import follower
+    from peagle_sm.core.errors import Declined, SpecError
+    from peagle_sm.measure.compare.deployments import deployed_rounds, refuse_taken_names
+    from peagle_sm.service.inventory.guard_state import require_guard
+
+    if texts:
+        raise SpecError(
+            f"--modes deploys the arms, and {' '.join(texts)} were given too.",
+            next_step="Give endpoints to compare, or --modes with --spec.",
+        )
+    base = read_spec(options["spec_path"] or Path("peagle.yaml"))
+    specs = _specs(base, options)
+    workload = chosen_workload(options)
+    setup = _setup(workload, options)
+    session = open_session(state, base.placement.region)
+    if not options["unguarded"]:
+        with follower(state) as follow:
+            with_guard(state, session, follow, options["yes"], lambda: require_guard(session))
+    refuse_taken_names(session, [spec.name for one in specs for spec in one.values()])
+    _show_price(state, session, specs, setup, options)
+    names = ", ".join(spec.name for spec in specs[0].values())
+    if not confirmed(state, f"Deploy {names}, measure and delete them?", options["yes"]):
+        raise Declined("Nothing was deployed: it was not confirmed.", next_step="Run again and confirm.")
+    config = {"modes": list(specs[0]), "deployments": len(specs), **_settings(options)}
+    config["specs"] = {
+        mode: spec.model_dump(mode="json", exclude_unset=True) for mode, spec in specs[0].items()
+    }
+    with follower(state) as follow:
+        rounds = deployed_rounds(specs, session, unguarded=options["unguarded"], progress=follow)
+        around = _around(state, session, follow, options)
+        return _compare(rounds, setup, workload, around, options, config)
+
+
+def _refuse_options_of_modes(options: dict[str, Any]) -> None:
+    from peagle_sm.core.errors import SpecError
+
+    alone = [name for name in ("spec_path", "deployments", "ks", "heads", "unguarded") if options[name]]
+    if alone:
+        flags = {"spec_path": "--spec", "ks": "--k", "heads": "--head"}
+        raise SpecError(
+            f"{', '.join(flags.get(name, '--' + name) for name in alone)}: only with --modes, which deploys.",
+            next_step="Add for example --modes none,p-eagle, or leave it out.",
+        )
+
+
+def _specs(base: EndpointSpec, options: dict[str, Any]) -> list[dict[SpecMode, EndpointSpec]]:
+    from peagle_sm.measure.compare.arms import parse_by_mode, parse_ks, parse_modes, specs_of
+
+    modes = parse_modes(options["modes"])
+    ks = parse_ks(options["ks"], modes)
+    heads = parse_by_mode("--head", options["heads"], modes)
+    count = options["deployments"] or 1
+    return [specs_of(base, modes, ks=ks, heads=heads, deployment=number) for number in range(1, count + 1)]
+
+
+def _setup(workload: Workload, options: dict[str, Any]) -> Setup:
+    from peagle_sm.measure.compare.measurement import Setup
+    from peagle_sm.measure.results.records import Load
+
+    setup = Setup(
+        items=workload.items,
+        loads=tuple(Load("closed", concurrency=number) for number in options["concurrency"]),
+        blocks=options["blocks"],
+        repeat=options["repeat"],
+        temperature=workload.temperature,
+    )
+    setup.check()
+    return setup
+
+
+def _settings(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: options[name] for name in ("seed", "max_tokens", "temperature", "api", "first_turn_only")}
+
+
+def _show_price(
+    state: State,
+    session: Session,
+    specs: list[dict[SpecMode, EndpointSpec]],
+    setup: Setup,
+    options: dict[str, Any],
+) -> None:
+    from peagle_sm.cli.commands.planning.plan import refuse_if_needed
+    from peagle_sm.core.errors import PlanRefused
+    from peagle_sm.measure.compare.arms import in_terms_of_the_options
+    from peagle_sm.measure.compare.measurement import estimate
+    from peagle_sm.service import plan_for
+
+    plans = [plan_for(spec, session) for spec in specs[0].values()]
+    for mode, made in zip(specs[0], plans, strict=True):
+        try:
+            refuse_if_needed(made)
+        except PlanRefused as error:
+            raise in_terms_of_the_options(error, mode) from error
+    arms = len(plans) + bool(options["control"])
+    found = estimate(plans, setup, arms=arms, deployments=len(specs))
+    if state.format == "json":
+        click.echo(to_json({"plan": estimate_data(plans, found)}, indent=None), err=True)
+    elif options["yes"]:
+        note(state, render_estimate(plans, found) + "\n")
+    else:  # even with --format quiet: nobody says yes to what was not shown
+        say(render_estimate(plans, found) + "\n")
+
+
+def _around(state: State, session: Session | None, follow: Follower, options: dict[str, Any]) -> Around:
+    from peagle_sm.measure.benchmark.acceptance import engine_source
+    from peagle_sm.measure.benchmark.endpoint_arm import look_at
+    from peagle_sm.measure.compare.run import Around
+    from peagle_sm.measure.load import make_target
+    from peagle_sm.measure.results.provenance import origin
+
+    def look(arm: ArmRecord) -> str | None:
+        return look_at(session, arm)
+
+    def drafts_of(arm: ArmRecord) -> bool | None:
+        # Of an endpoint of SageMaker the mode is read from its model; of a bare server it is only claimed.
+        source = engine_source(session, arm) if arm.transport == "http" else None
+        return source.drafts if source is not None else None
+
+    return Around(
+        progress=follow,
+        target_of=lambda arm: make_target(session, arm),
+        look=look,
+        drafts_of=drafts_of,
+        provenance=lambda: origin(options["seed"]),
+        every_s=5.0 if state.format == "json" else 0.5,
+    )
+
+
+def _compare(
+    rounds: list[Round],
+    setup: Setup,
+    workload: Workload,
+    around: Around,
+    options: dict[str, Any],
+    config: dict[str, Any],
+) -> Outcome:
+    from peagle_sm.cli.console import termination_is_ctrl_c
+    from peagle_sm.measure.compare.run import compare as run
+
+    path = options["out"] or results_file("compare")
+    with termination_is_ctrl_c():
+        return run(rounds, setup, workload, path, around, control=options["control"], config=config)
+
+
+NO_DIFFERENCE = "no difference shown"
+WITHHELD = "withheld"
+FINE = 1.02  #: the difference that "about so many" is told for
+CONTROL_WITHIN = 0.10  #: so far from 1 an arm's interval beside itself may reach for "as it should be"
+_RATIOS = ("load", "ratio of tokens/s", "x", "interval", "acceptance x", "step time x", "verdict")
+_ARMS = ("load", "arm", "mode", "K", "prompts", "failed", "tokens/s", "acceptance", "TTFT ms", "TPOT ms")
+
+
+def render_estimate(plans: Sequence[Plan], found: Estimate) -> str:
+    """What --modes deploys, and what it is likely to cost."""
+    rows = [
+        (
+            plan.names.endpoint,
+            plan.spec.speculation.mode,
+            usd(plan.usd_per_hour, "hour"),
+        )
+        for plan in plans
+    ]
+    times = "" if found.deployments == 1 else f", {found.deployments} times after each other"
+    minutes = max(1, round(found.minutes))
+    about = f"about {minutes} minute{'' if minutes == 1 else 's'}"
+    fields = [
+        ("deploys", f"all of these together{times}; each is deleted after it was measured"),
+        ("price", usd(found.usd_per_hour, "hour") + " while they are up"),
+        ("likely", f"{about}, {usd(found.usd)}"),
+        ("at most", f"{usd(found.most_usd)}, if all of them lived to the end of their lifetime limits"),
+        ("price from", "\n".join(found.price_sources)),
+    ]
+    return (
+        render_table(("endpoint", "mode", "price"), rows, right=("price",)) + "\n\n" + render_fields(fields)
+    )
+
+
+def estimate_data(plans: Sequence[Plan], found: Estimate) -> dict[str, Any]:
+    """The same as JSON-able data."""
+    from dataclasses import asdict
+
+    return {"endpoints": [plan.names.endpoint for plan in plans], **asdict(found)}
+
+
+def render_outcome(outcome: Outcome) -> str:
+    """The arms, the ratios of all pairs, by category, and what to know of them."""
+    from peagle_sm.measure.load.points import separate_withheld
+
+    results = outcome.results
+    arms = {arm.name: arm for arm in results.arms}
+    shown = [one for one in results.points if not arms[one.arm].control]
+    found = separate_withheld(results.points, results.comparisons)
+    ratios = [_ratio(one) for one in found.comparisons]
+    ratios += [_withheld(one) for one in found.withheld_comparisons]
+    parts = [
+        render_table(_ARMS, [_arm(arms[one.arm], one) for one in shown], right=_ARMS[3:]) + _star(shown),
+        render_table(_RATIOS, ratios, right=("x",)) + "\n" + _legend(outcome),
+        _categories(found.comparisons),
+        "\n".join(f"note: {note}" for note in _notes(outcome)),
+        f"results: {outcome.path}",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _star(points: Sequence[PointRecord]) -> str:
+    """The footnote of the table of arms, where a figure is marked."""
+    from peagle_sm.measure.load.points import is_late, is_short, is_withheld
+
+    shown = [one for one in points if not is_withheld(one.client)]
+    marked = any(is_short(one) or is_late(one.client) for one in shown)
+    return "\n(* in doubt: see the note)" if marked else ""
+
+
+def _notes(outcome: Outcome) -> list[str]:
+    return [*outcome.notes, *([STAND_IN] if outcome.results.header.stand_in_weights else [])]
+
+
+def _legend(outcome: Outcome) -> str:
+    temperatures = {point.temperature for point in outcome.results.points}
+    told = {"as each request says" if one is None else f"{one:g}" for one in temperatures}
+    return (
+        "(95% intervals; ratio = acceptance x step time, each above 1 where it helps the first arm; "
+        f"temperature {', '.join(sorted(told))})"
+    )
+
+
+def _arm(arm: ArmRecord, point: PointRecord) -> tuple[str, ...]:
+    from peagle_sm.measure.load.points import is_short, is_withheld
+
+    accepted = point.acceptance.per_step if point.acceptance else None
+    about = (
+        point.load.label,
+        arm.name,
+        arm.mode,
+        str(arm.num_speculative_tokens or "-"),
+        str(point.requests),
+        str(sum(point.errors.values())),
+    )
+    if is_withheld(point.client):
+        return (*about, *[WITHHELD] * 4)
+    return (
+        *about,
+        f"{point.otps:,.1f}" + (" *" if is_short(point) else ""),
+        "-" if accepted is None else f"{accepted:.2f}",
+        _latency(point, point.ttft_ms),
+        _latency(point, point.tpot_ms),
+    )
+
+
+def _latency(point: PointRecord, found: Percentiles | None) -> str:
+    from peagle_sm.measure.load.points import is_late
+
+    return "-" if found is None else f"{found.p50:,.2f}" + (" *" if is_late(point.client) else "")
+
+
+def _withheld(one: ComparisonRecord) -> tuple[str, ...]:
+    return (one.load.label, _pair(one), WITHHELD, "-", "-", "-", "see the note")
+
+
+def _pair(one: ComparisonRecord) -> str:
+    return f"{one.slower} beside itself" if one.control else f"{one.faster} over {one.slower}"
+
+
+def _ratio(one: ComparisonRecord) -> tuple[str, ...]:
+    return (
+        one.load.label,
+        _pair(one),
+        f"{one.ratio.value:.3f}",
+        f"[{one.ratio.low:.3f}, {one.ratio.high:.3f}] over {_units(one)}",
+        _factor(one.acceptance_ratio),
+        _factor(one.step_time_ratio),
+        verdict(one),
+    )
+
+
+def _units(one: ComparisonRecord) -> str:
+    return f"{one.units} {one.over}" + (", this deployment only" if one.deployments == 1 else "")
+
+
+def _factor(factor: Interval | None) -> str:
+    return "-" if factor is None else f"{factor.value:.3f} [{factor.low:.3f}, {factor.high:.3f}]"
+
+
+def _control_verdict(one: ComparisonRecord) -> str:
+    """A wide interval holds 1 whether or not the comparison can be trusted, so it is no all-clear."""
+    if one.ratio.shown:
+        return "differs from 1: see the note"
+    if one.ratio.low >= 1 - CONTROL_WITHIN and one.ratio.high <= 1 + CONTROL_WITHIN:
+        return "1, as it should be"
+    return f"no difference shown (too few {one.over} to tell)"
+
+
+def verdict(one: ComparisonRecord) -> str:
+    """What the interval says, in words; for an arm beside itself, whether the comparison can be trusted."""
+    if one.control:
+        return _control_verdict(one)
+    if one.ratio.shown:
+        reach = " in this deployment" if one.deployments == 1 else ""
+        return f"{one.faster if one.ratio.value > 1 else one.slower} is faster{reach}"
+    half = math.log(one.ratio.high / one.ratio.low) / 2
+    told = f"{NO_DIFFERENCE} (+-{math.expm1(half):.1%}"
+    if one.over != "deployments" and half > math.log(FINE):
+        needed = math.ceil(one.units * (half / math.log(FINE)) ** 2)
+        told += f"; +-{FINE - 1:.0%} takes about {needed:,} {one.over}"
+    return told + ")"
+
+
+def _categories(comparisons: Sequence[ComparisonRecord]) -> str:
+    rows = [
+        (one.load.label, f"{one.faster} over {one.slower}", name, *_interval(found))
+        for one in comparisons
+        if not one.control
+        for name, found in one.categories.items()
+    ]
+    if not rows:
+        return ""
+    return render_table(("load", "pair", "category", "x", "interval"), rows, right=("x",))
+
+
+def _interval(found: Interval) -> tuple[str, str]:
+    told = f"[{found.low:.3f}, {found.high:.3f}]"
+    return f"{found.value:.3f}", told if found.shown else f"{told} {NO_DIFFERENCE}"
+
+
+def outcome_data(outcome: Outcome) -> dict[str, Any]:
+    """The same as JSON-able data."""
+    from peagle_sm.measure.load.points import separate_withheld
+    from peagle_sm.measure.results.result_file import encode
+
+    results = outcome.results
+    found = separate_withheld(results.points, results.comparisons)
+    return {
+        "file": str(outcome.path),
+        "stand_in_weights": results.header.stand_in_weights,
+        "arms": [encode(arm) for arm in results.arms],
+        "points": [encode(point) for point in found.points],
+        "comparisons": [
+            {**encode(one), "shown": one.ratio.shown, "verdict": verdict(one)} for one in found.comparisons
+        ],
+        "withheld": [
+            {"faster": one.faster, "slower": one.slower, "load": encode(one.load)}
+            for one in found.withheld_comparisons
+        ],
+        "notes": list(outcome.notes),
+    }

@@ -1,0 +1,322 @@
+"""`peagle-sm cost`: what measured tokens cost, and when a head has paid for itself.
+
+Prices are given, recorded in the results, or looked up once for each instance type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.commands.measuring.options import RESULTS_FILE
+from peagle_sm.cli.commands.measuring.report import caution_lines, render_rows
+from peagle_sm.cli.console import emit, note
+
+if TYPE_CHECKING:
+    from peagle_sm.aws.session.session import Session
+    from peagle_sm.core.plan.cost import Demand
+    from peagle_sm.measure.report.costs import CostRow, HeadValue, Pricing
+    from peagle_sm.measure.report.view import View
+    from peagle_sm.measure.results.records import ArmRecord
+
+
+_POSITIVE = click.FloatRange(min=0, min_open=True)
+
+
+@click.command(cls=Command)
+@click.argument("files", metavar="FILE…", nargs=-1, required=True, type=RESULTS_FILE)
+@click.option("--otps", type=_POSITIVE, help="Size a fleet for this many output tokens per second.")
+@click.option(
+    "--requests-per-s", type=_POSITIVE, help="Size a fleet for this many requests like the measured ones."
+)
+@click.option(
+    "--headroom",
+    type=click.FloatRange(0, 0.95),
+    default=0.3,
+    show_default=True,
+    help="Share of the measured throughput to keep free.",
+)
+@click.option("--ttft-ms", type=_POSITIVE, help="Only loads whose p95 time to first token is at most this.")
+@click.option("--tpot-ms", type=_POSITIVE, help="Only loads whose p95 time per output token is at most this.")
+@click.option("--e2e-ms", type=_POSITIVE, help="Only loads whose p95 whole answer takes at most this.")
+@click.option(
+    "--usd-per-hour",
+    type=_POSITIVE,
+    help="Price of one instance, in place of the recorded one (a savings plan, your own contract).",
+)
+@click.option("--reprice", is_flag=True, help="Look prices up anew: Price List API, else the catalogue.")
+@click.option(
+    "--used",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.3,
+    show_default=True,
+    help="Share of the capacity that your day uses: idle hours cost the same.",
+)
+@click.option("--training-usd", type=_POSITIVE, help="What training a custom head cost: show its break-even.")
+@click.option("--head", metavar="ARM", help="The arm with the custom head.  [default: the P-EAGLE arm]")
+@click.option("--baseline", metavar="ARM", help="Arm to compare it with.  [default: EAGLE-3, else none]")
+@global_options
+@click.pass_obj
+def cost(
+    state: State,
+    files: tuple[Path, ...],
+    otps: float | None,
+    requests_per_s: float | None,
+    headroom: float,
+    ttft_ms: float | None,
+    tpot_ms: float | None,
+    e2e_ms: float | None,
+    usd_per_hour: float | None,
+    reprice: bool,
+    used: float,
+    training_usd: float | None,
+    head: str | None,
+    baseline: str | None,
+) -> None:
+    """Turn results into money: USD per million output tokens at each measured load.
+
+    The price is for full use, and for the share of --used. Its 95% confidence interval is over the requests
+    of the measured deployment. A load with more than 1% failed requests is never the cheapest.
+
+    With --otps or --requests-per-s also the instances and GPUs for that load; with
+    --training-usd also when a custom head has paid for its training. Prices are those of the file;
+    one that is missing is looked up (the free call pricing:GetProducts, else the catalogue with its date).
+    Exit code 2 when no file holds a measured load, as those of tune and verify do not.
+    """
+    from peagle_sm.core.plan.cost import Demand
+    from peagle_sm.measure.load.points import Objective
+    from peagle_sm.measure.report.costs import cheapest, cost_rows, head_value
+    from peagle_sm.measure.report.files import read_files
+    from peagle_sm.measure.report.merging import demand_loads, uncosted_notes, view_of
+
+    if otps is not None and requests_per_s is not None:
+        raise click.UsageError("--otps and --requests-per-s ask for the same thing twice; give one.")
+    results = read_files(files)
+    view = view_of(results)
+    for warning in view.warnings:
+        note(state, f"warning: {warning}")
+    demand_loads(results)
+    for line in (*view.interrupted, *view.empty, *uncosted_notes(results)):
+        note(state, f"note: {line}")
+    demand = Demand(otps, requests_per_s, headroom) if otps or requests_per_s else None
+    rows = cost_rows(
+        view.arms,
+        view.points,
+        pricing=pricing_for(state, view, usd_per_hour, reprice),
+        demand=demand,
+        objective=Objective(ttft_ms, tpot_ms, e2e_ms),
+        run_of=view.run_of,
+        requests_of=view.requests_of,
+        used=used,
+    )
+    values: tuple[HeadValue, ...] = ()
+    if training_usd is not None:
+        pair = head or view.name_of("p-eagle"), baseline or view.name_of("eagle3", "none")
+        values = head_value(rows, view.comparisons, head=pair[0], baseline=pair[1], training_usd=training_usd)
+    for point in view.withheld:
+        note(state, f"left out: {view.label(point.arm)} at {point.load.label}: {point.client.reason}")
+    best = cheapest(rows)
+    emit(
+        state,
+        table=lambda: render_cost(view, rows, demand, values),
+        data=lambda: cost_data(view, rows, demand, values),
+        names=[f"{best.arm.name} {best.load.label}"] if best else [],
+    )
+
+
+def pricing_for(state: State, view: View, usd_per_hour: float | None, reprice: bool) -> Pricing:
+    """What an arm's endpoint costs an hour, and the source.
+
+    ``usd_per_hour`` is of one instance and goes before all; ``reprice`` looks up what is recorded too.
+    """
+    from peagle_sm.aws.control.prices import HourlyPrice, hourly
+    from peagle_sm.measure.report.costs import recorded
+
+    known: dict[tuple[str | None, int], HourlyPrice] = {}
+    region = state.region(_region_of(view))
+    sessions: list[Session | None] = []
+
+    def session() -> Session | None:
+        if not sessions:
+            sessions.append(_session(state, region))
+        return sessions[0]
+
+    def look_up(arm: ArmRecord) -> tuple[float | None, str]:
+        key = arm.instance_type, arm.instance_count
+        if key not in known:
+            known[key] = hourly(session() if arm.instance_type else None, *key, region=region)
+            if known[key].note:
+                note(state, f"{(known[key].note or '').rstrip('.')}; taken: {known[key].source}")
+        return known[key].usd_per_hour, known[key].source
+
+    def price(arm: ArmRecord) -> tuple[float | None, str]:
+        if usd_per_hour is not None:
+            return usd_per_hour * max(1, arm.instance_count), "the price that was given with --usd-per-hour"
+        if arm.usd_per_hour is None or reprice:
+            return look_up(arm)
+        return recorded(arm)
+
+    return price
+
+
+def _region_of(view: View) -> str | None:
+    found = {header.provenance.get("region") for header in view.headers} - {None}
+    return str(found.pop()) if len(found) == 1 else None
+
+
+def _session(state: State, region: str | None) -> Session | None:
+    """A session to ask AWS with; None without a region or profile, since the catalogue is left."""
+    from peagle_sm.cli.arguments import open_session
+    from peagle_sm.core.errors import CredentialsError
+
+    try:
+        return open_session(state, region)
+    except CredentialsError as error:
+        note(state, error.message)
+        return None
+
+
+def render_cost(
+    view: View, rows: Sequence[CostRow], demand: Demand | None, values: Sequence[HeadValue]
+) -> str:
+    """Cautions, the sheet, what to run for the demand, the break-even, and where prices come from."""
+    blocks = [*caution_lines(view), _sheet(view, rows, demand)]
+    if demand is not None:
+        blocks.append(_answer(view, rows, demand))
+    if values:
+        blocks.append("\n".join([_training(view, values), *(_value(each) for each in values)]))
+    blocks.append("\n".join(_sources(rows)))
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _sheet(view: View, rows: Sequence[CostRow], demand: Demand | None) -> str:
+    from peagle_sm.measure.report import formatting
+    from peagle_sm.measure.report.merging import are_alike
+    from peagle_sm.measure.report.tables import Rows
+
+    runs = are_alike((row.load, row.arm.name) for row in rows)
+    heads = ["load", "arm", *(["run"] if runs else []), "OTPS", "USD/hour", "USD/1M tokens", "95%"]
+    heads.append(f"at {formatting.share(rows[0].used)} use" if rows else "at part use")
+    if demand is not None:
+        heads += ["instances", "GPUs", "USD/hour for it", "used"]
+    missed = any(row.misses for row in rows)
+    lines = []
+    for row in rows:
+        cells = [row.load.label, view.label(row.arm.name), *([row.run] if runs else [])]
+        cells += [
+            formatting.number(row.otps),
+            formatting.usd(row.usd_per_hour),
+            formatting.usd(row.usd_per_million),
+        ]
+        cells += [_interval(row), formatting.usd(row.usd_used)]
+        if demand is not None:
+            fleet = row.fleet
+            cells += [
+                formatting.DASH if fleet is None else str(fleet.instances),
+                formatting.DASH if fleet is None or fleet.gpus is None else str(fleet.gpus),
+                formatting.usd(fleet.usd_per_hour if fleet else None),
+                formatting.share(fleet.use if fleet else None),
+            ]
+        lines.append((*cells, "; ".join(row.misses)) if missed else tuple(cells))
+    figures = tuple(heads[heads.index("OTPS") :])
+    return render_rows(Rows((*heads, "misses") if missed else tuple(heads), tuple(lines), figures))
+
+
+def _interval(row: CostRow) -> str:
+    from peagle_sm.measure.report import formatting
+
+    return (
+        formatting.DASH
+        if row.usd_low is None
+        else f"{formatting.usd(row.usd_low)} to {formatting.usd(row.usd_high)}"
+    )
+
+
+def _answer(view: View, rows: Sequence[CostRow], demand: Demand) -> str:
+    from peagle_sm.measure.report import formatting
+    from peagle_sm.measure.report.costs import cheapest
+
+    asked = (
+        f"{formatting.number(demand.otps)} tokens/s"
+        if demand.otps is not None
+        else f"{formatting.number(demand.requests_per_s)} requests/s"
+    )
+    asked += f" with {formatting.share(demand.headroom)} headroom"
+    best = cheapest(rows)
+    if best is None or best.fleet is None:
+        return f"No measured load serves {asked}: each misses the objective, has failed requests or no price."
+    fleet = best.fleet
+    gpus = f" ({formatting.plural(fleet.gpus, 'GPU')})" if fleet.gpus else ""
+    return (
+        f"Least for {asked}: {formatting.plural(fleet.instances, 'instance')}{gpus} of"
+        f" {view.label(best.arm.name)} at {best.load.label} each,"
+        f" {formatting.usd(fleet.usd_per_hour)} USD/hour,"
+        f" {formatting.share(fleet.use)} of what was measured is used."
+    )
+
+
+def _training(view: View, values: Sequence[HeadValue]) -> str:
+    from peagle_sm.measure.report import formatting
+
+    first = values[0]
+    worth = first.break_even
+    said = (
+        f"Training for {formatting.usd(worth.training_usd)} USD:"
+        f" {view.label(first.head)} set against {view.label(first.baseline)}"
+    )
+    if worth.days is not None:
+        return (
+            f"{said}; the cheapest fleet for the load above saves {formatting.usd(worth.saved_usd_per_hour)}"
+            f" USD/hour: paid back after {formatting.number(worth.days)} days"
+        )
+    if worth.saved_usd_per_hour is not None:
+        return f"{said}; the cheapest fleet for the load above is no cheaper: not paid back at that load"
+    return said
+
+
+def _value(each: HeadValue) -> str:
+    from peagle_sm.measure.report import formatting
+
+    at = f"  {each.load.label}:"
+    worth = each.break_even
+    if each.shown is False:
+        return f"{at} no difference shown ({formatting.ratio(each.ratio)}), so no saving is either"
+    if worth.million_tokens is None:
+        return f"{at} nothing is saved ({formatting.ratio(each.ratio)}): not paid back"
+    said = (
+        f"{at} saves {formatting.usd(worth.saved_usd_per_million)} USD/1M tokens, paid back after"
+        f" {formatting.tokens(worth.million_tokens)} output tokens"
+    )
+    if each.shown is None:
+        return f"{said} (no interval was measured)"
+    latest = formatting.tokens(each.latest) if each.latest is not None else "never"
+    return f"{said} [{formatting.tokens(each.soonest)}, {latest}]"
+
+
+def _sources(rows: Sequence[CostRow]) -> list[str]:
+    return [f"price: {source}" for source in dict.fromkeys(row.price_source for row in rows)]
+
+
+def cost_data(
+    view: View, rows: Sequence[CostRow], demand: Demand | None, values: Sequence[HeadValue]
+) -> dict[str, Any]:
+    """The same as plain JSON types; None is unknown."""
+    from peagle_sm.measure.report.costs import cheapest
+
+    best = cheapest(rows)
+    return {
+        "stand_in_weights": view.stand_in,
+        "demand": asdict(demand) if demand else None,
+        "rows": [_row(row) for row in rows],
+        "cheapest": _row(best) if best else None,
+        "break_even": [asdict(each) for each in values],
+    }
+
+
+def _row(row: CostRow) -> dict[str, Any]:
+    return {**asdict(row), "arm": row.arm.name, "load": row.load.label, "usd_used": row.usd_used}

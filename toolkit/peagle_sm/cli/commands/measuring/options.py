@@ -1,0 +1,113 @@
+"""Options that the measuring commands share, and the workload that they choose.
+
+The options are decorators. Each command puts them where they read best in its help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from peagle_sm.measure.workloads import Workload
+
+    _Type = click.ParamType[Any]  # generic since click 8.2; we run with 8.1 too
+else:
+    _Type = click.ParamType
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+class _ResultsFile(click.Path):
+    """A results file; a folder is refused with the files in it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(value)
+        if path.is_dir():
+            inside = sorted(str(each) for each in path.glob("*.jsonl"))
+            hint = (
+                f"Name the files in it: {' '.join(inside[:3])}{' …' if len(inside) > 3 else ''}"
+                if inside
+                else "It holds no results file (*.jsonl)."
+            )
+            self.fail(f"{str(path)!r} is a folder. {hint}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+RESULTS_FILE = _ResultsFile(path_type=Path)
+
+
+workload_option = click.option(
+    "--workload",
+    "-w",
+    metavar="NAME|PATH",
+    default="humaneval",
+    show_default=True,
+    help="humaneval, mt-bench, speed-bench[:SPLIT], synthetic:IN/OUT, or a file (or directory) of requests.",
+)
+workload_file_option = click.option(
+    "--workload-file", type=FILE, help="The named workload's file, where it cannot be fetched."
+)
+repeat_option = click.option(
+    "--repeat", is_flag=True, help="Send prompts again when all were sent, never from the cache."
+)
+max_tokens_option = click.option(
+    "--max-tokens", type=click.IntRange(min=1), help="Maximum output tokens per answer.  [default: 256]"
+)
+temperature_option = click.option(
+    "--temperature", type=click.FloatRange(0, 2), help="[default: 0, or the value in your request body]"
+)
+api_option = click.option(
+    "--api", type=click.Choice(("auto", "chat", "completion")), default="auto", show_default=True
+)
+first_turn_option = click.option(
+    "--first-turn-only", is_flag=True, help="Of a conversation ask the first question only."
+)
+
+
+def chosen_workload(options: Mapping[str, Any]) -> Workload:
+    """Load what the options of a command name.
+
+    Raises:
+        SpecError, NotFound: as `peagle_sm.measure.workloads.load_workload`.
+    """
+    from peagle_sm.measure.workloads import load_workload
+
+    return load_workload(
+        options["workload"],
+        seed=options["seed"],
+        count=options["prompts"],
+        max_tokens=options["max_tokens"],
+        temperature=options["temperature"],
+        api=options["api"],
+        file=options["workload_file"],
+        first_turn_only=options["first_turn_only"],
+    )
+
+
+class Numbers(_Type):
+    """``1,8,32``: positive numbers with commas between them, each once."""
+
+    def __init__(self, *, whole: bool) -> None:
+        """``whole`` allows whole numbers only."""
+        self.name = "list"
+        self._whole = whole
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a tuple of int or float; tuples pass as they are."""
+        if isinstance(value, tuple):
+            return value
+        kind = int if self._whole else float
+        try:
+            numbers = tuple(kind(word) for word in str(value).split(",") if word.strip())
+        except ValueError:
+            numbers = ()
+        if not numbers or len(set(numbers)) < len(numbers) or not all(0 < each < 1e6 for each in numbers):
+            what = "whole numbers" if self._whole else "numbers"
+            self.fail(
+                f"{value!r}: write {what} above 0 with commas between them, each once: 1,8,32", param, ctx
+            )
+        return numbers

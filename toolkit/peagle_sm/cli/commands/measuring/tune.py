@@ -1,0 +1,361 @@
+"""`peagle-sm tune`: find the best num_speculative_tokens (K), and write it into the spec.
+
+The best K is found for each concurrency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peagle_sm.cli.arguments import read_spec, spec_argument
+from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.commands.measuring.options import FILE, Numbers, workload_file_option, workload_option
+from peagle_sm.cli.console import confirmed, emit, note, to_json
+from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table
+from peagle_sm.measure import PACKAGES, need_packages, results_file
+
+if TYPE_CHECKING:
+    from peagle_sm.aws.session.session import Session
+    from peagle_sm.core.plan.plan import Plan, Request
+    from peagle_sm.measure.results.records import FitRecord
+    from peagle_sm.measure.tune.arms import HostPlan
+    from peagle_sm.measure.tune.job import Done, Job
+    from peagle_sm.measure.tune.predict import Against
+    from peagle_sm.measure.tune.run import Estimate
+
+
+@click.command(cls=Command)
+@spec_argument
+@click.option("--modes", metavar="LIST", help="p-eagle, eagle3 or both.  [default: the spec's]")
+@click.option("--head", "heads", multiple=True, metavar="MODE=ID", help="Draft head of a mode.")
+@click.option(
+    "--concurrency", type=Numbers(whole=True), help="Requests in flight, separated by commas.  [default: 1,8]"
+)
+@click.option("--max-k", type=click.IntRange(2, 32), default=11, show_default=True, help="The largest K.")
+@click.option(
+    "--by",
+    type=click.Choice(("auto", "runtime", "deployments")),
+    default="auto",
+    help="runtime: K changes inside one engine (the local one, or an image with the plugin of container/); "
+    "deployments: one for each K.  [default: runtime locally, else deployments]",
+)
+@click.option(
+    "--components",
+    type=click.IntRange(3, 64),
+    metavar="ARMS",
+    help="Measure this many arms side by side, as inference components of one endpoint: the baseline, and K "
+    "from small to the largest. Eight fit an instance with eight accelerators.",
+)
+@click.option(
+    "--max-deployments",
+    type=click.IntRange(2, 16),
+    help="The most K to deploy for each mode, besides the baseline. Stops earlier when another K is not "
+    "expected to be faster.  [default: 4; 6 with --max-k above 12]",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(2, 50),  # one alone does not tell how noisy the machine is
+    default=4,
+    show_default=True,
+    help="Most rounds over the K that may still be the best (runtime K only).",
+)
+@workload_option
+@workload_file_option
+@click.option(
+    "--requests",
+    type=click.IntRange(min=4),
+    default=24,
+    show_default=True,
+    help="Requests measured per window.",
+)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=8),
+    default=128,
+    show_default=True,
+    help="Maximum output tokens per answer.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Chooses prompts and their order.")
+@click.option(
+    "--sweep",
+    type=click.IntRange(0, 100),
+    default=0,
+    metavar="ROUNDS",
+    help="Measure every K in this many rounds afterwards, to confirm the choice (runtime K only).",
+)
+@click.option("--out", "-o", type=FILE, help="The results file.  [default: results/tune-NAME-TIME.jsonl]")
+@click.option("--resume", type=FILE, help="Continue this results file: same command, unfinished windows.")
+@click.option("--write/--no-write", default=True, help="Write the K into SPEC.  [default: write]")
+@click.option("--dry-run", is_flag=True, help="Print the requests that come first as JSON; do nothing.")
+@click.option("--unguarded", is_flag=True, help="Deploy without an installed guard.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@global_options
+@click.pass_obj
+def tune(state: State, /, spec_path: Path, **options: Any) -> None:
+    """Find the best num_speculative_tokens (K) for each concurrency, and the best mode.
+
+    SPEC is a YAML file (default: peagle.yaml). The model is deployed without speculation and with it, a few K
+    are measured, acceptance and step time are fitted, and the other K predicted, so that the most promising K
+    is measured next. Everything is deleted at the end. Only a K that was measured is chosen; of those that do
+    not differ significantly, the smaller. One K for all the concurrencies is written into SPEC, its evidence
+    in a comment above it. The price comes first, then a confirmation prompt.
+    """
+    need_packages((*PACKAGES, "numpy"))
+    dry_run, yes = options["dry_run"], options["yes"]
+    from peagle_sm.cli.arguments import open_session
+    from peagle_sm.cli.commands.guard import with_guard
+    from peagle_sm.cli.commands.planning.plan import refuse_if_needed
+    from peagle_sm.cli.console import termination_is_ctrl_c
+    from peagle_sm.cli.progress import follower
+    from peagle_sm.measure.tune import job as tuning
+    from peagle_sm.service.inventory.guard_state import require_guard
+
+    spec = read_spec(spec_path)
+    session = open_session(state, spec.placement.region)
+    job = _job(spec_path, session, options, spec)
+    tuning.check(job)
+    plans = tuning.plans_of(job, session)
+    for plan in plans.values():
+        refuse_if_needed(plan)
+    host = tuning.host_of(job, plans)
+    if dry_run:
+        _print_requests(plans, host)
+        return
+    cost = tuning.price_of(job, plans, session)
+    note(state, render_before(job, cost, next(iter(plans.values())).price_source) + "\n")
+    if not confirmed(state, f"Go on ({cost.words()})?", yes):
+        from peagle_sm.core.errors import Declined
+
+        raise Declined("Not confirmed: nothing was tuned.", next_step="Run it again, or give --yes.")
+    every_s = 5.0 if state.format == "json" else 0.5
+    with termination_is_ctrl_c(), follower(state) as follow:
+        if not options["unguarded"]:
+            with_guard(state, session, follow, yes, lambda: require_guard(session))
+        done = tuning.run(job, session, progress=follow, write=options["write"], host=host, every_s=every_s)
+    emit(
+        state,
+        table=lambda: render_done(done),
+        data=lambda: done_data(done),
+        names=[str(result.common.k) for result in done.tuned.results],
+    )
+
+
+def _job(spec_path: Path, session: Session, options: dict[str, Any], spec: Any) -> Job:
+    from peagle_sm.measure.compare.arms import parse_by_mode
+    from peagle_sm.measure.tune.arms import parse_modes
+    from peagle_sm.measure.tune.decide import most_deployments
+    from peagle_sm.measure.tune.job import Job, modes_of
+    from peagle_sm.measure.tune.run import Settings
+    from peagle_sm.measure.tune.windows import WindowSize
+    from peagle_sm.measure.workloads import load_workload
+
+    modes = modes_of(spec, parse_modes(options["modes"]) if options["modes"] else None)
+    by = options["by"]
+    runtime = (by == "runtime" or (by == "auto" and session.is_local)) and not options["components"]
+    return Job(
+        spec=spec,
+        spec_path=None if str(spec_path) == "-" else spec_path,
+        settings=Settings(
+            modes=modes,
+            concurrencies=tuple(dict.fromkeys(options["concurrency"] or (1, 8))),
+            max_k=options["max_k"],
+            runtime=runtime,
+            most_deployments=options["max_deployments"] or most_deployments(options["max_k"]),
+            rounds=options["rounds"],
+            size=WindowSize(options["requests"]),
+            heads=parse_by_mode("--head", options["heads"], modes),
+            sweep_rounds=options["sweep"],
+            unguarded=options["unguarded"],
+        ),
+        workload=load_workload(
+            options["workload"],
+            seed=options["seed"],
+            max_tokens=options["max_tokens"],
+            file=options["workload_file"],
+            first_turn_only=True,
+        ),
+        max_tokens=options["max_tokens"],
+        out=options["resume"] or options["out"] or results_file("tune", spec.name),
+        resume=options["resume"] is not None,
+        seed=options["seed"],
+        components=options["components"] or 0,
+    )
+
+
+def _print_requests(plans: dict[str, Plan], host: HostPlan | None) -> None:
+    """Those of the endpoint that carries all arms, or those of each arm's own."""
+
+    def listed(requests: Sequence[Request]) -> list[dict[str, Any]]:
+        return [vars(one) for one in requests]
+
+    found = {arm: listed(plan.requests) for arm, plan in plans.items()}
+    click.echo(to_json({host.endpoint: listed(host.requests)} if host is not None else found))
+
+
+_HEADS = ("K", "accepted", "step ms", "tokens/s", "95% interval", "")
+
+
+def render_before(job: Job, cost: Estimate, price_source: str) -> str:
+    """What is about to be done, and what it costs."""
+    settings = job.settings
+    how = (
+        f"{job.components} arms side by side as inference components of one endpoint"
+        if job.components
+        else "K changes inside one engine"
+        if settings.runtime
+        else f"at most {settings.most_deployments} deployments of K for each mode, besides the baseline"
+    )
+    lines = [
+        ("tune", f"{', '.join(settings.modes)} of {job.spec.model}, K 1 to {settings.max_k}"),
+        ("concurrency", ", ".join(map(str, settings.concurrencies))),
+        ("how", how),
+        ("workload", f"{job.workload.name}: {len(job.workload.items)} prompts"),
+        ("takes", cost.words()),
+        ("price", price_source),
+    ]
+    return render_fields(lines)
+
+
+def render_done(done: Done) -> str:
+    """The curve of each mode at each concurrency, the best mode, the sweep's verdict, and the cost."""
+    from peagle_sm.measure.tune.outcome import best_mode, common_against_none
+
+    tuned = done.tuned
+    parts = []
+    for record in done.fits:
+        parts.append(
+            f"{record.mode}, {record.load.label}: K={record.best_k} for this load alone\n"
+            f"{_curve(record)}\n{record.reason}"
+        )
+    lines = []
+    for result in tuned.results:
+        lines.append(f"{result.mode}: one K for all loads, measured at each: {result.common.reason}")
+        lines += [f"  at c={c}: {one.words}" for c, one in common_against_none(result).items()]
+    for concurrency in tuned.results[0].choices:
+        mode, k, rate = best_mode(tuned.results, concurrency)
+        lines.append(f"best guess at c={concurrency}: {mode}{f' K={k}' if k else ''}, {rate:.0f} tokens/s")
+    for one in tuned.agreements:
+        words = "agrees" if one.agrees else "DISAGREES" if one.decided else "NOT DECIDED"
+        lines.append(
+            f"sweep of {one.mode} at c={one.concurrency}: {words}: K={one.tuned} has {one.ratio.value:.3f} "
+            f"[{one.ratio.low:.3f}, {one.ratio.high:.3f}] of the rate of the sweep's best K={one.swept}"
+        )
+    parts.append("\n".join(lines))
+    notes = _slower(done)
+    notes += [f"not to be published: {line}" for line in tuned.untrusted]
+    notes += [STAND_IN] if done.stand_in else []
+    notes.append("the intervals are over windows of this deployment only")
+    parts.append("\n".join(f"note: {line}" for line in notes))
+    ending = [f"took {tuned.minutes:.1f} min, {spent(done)}", f"results: {done.out}"]
+    if done.written:
+        ending.append(f"written into {done.written}")
+    return "\n\n".join([*parts, "\n".join(ending)])
+
+
+def _slower(done: Done) -> list[str]:
+    """Where the one K of a mode costs more than it brings."""
+    from peagle_sm.measure.tune.outcome import common_against_none
+
+    found = []
+    for result in done.tuned.results:
+        pays = common_against_none(result)
+        loads = ", ".join(f"c={c}" for c, one in pays.items() if one.verdict == "slower")
+        if loads:
+            found.append(
+                f"{result.mode} at K={result.common.k} is slower than no speculation at {loads}; "
+                "deploy mode none for such a load"
+            )
+    return found
+
+
+def spent(done: Done) -> str:
+    """``cost 3.20 USD``, or why nobody can say."""
+    if done.tuned.usd is None:
+        return "cost unknown: no price is known"
+    return f"cost {done.tuned.usd:.2f} USD" if done.tuned.usd else "nothing was billed"
+
+
+def _curve(record: FitRecord) -> str:
+    rows = [
+        (
+            str(point.k),
+            f"{point.acceptance_length:.2f}",
+            f"{point.step_ms:.2f}",
+            f"{point.otps:.0f}",
+            f"{point.low or 0:.0f} to {point.high or 0:.0f}",
+            ("chosen" if point.k == record.best_k else "") + ("" if point.measured else " predicted"),
+        )
+        for point in record.points
+    ]
+    return render_table(_HEADS, rows, right=_HEADS[:5])
+
+
+def done_data(done: Done) -> dict[str, Any]:
+    """For --format json."""
+    from peagle_sm.measure.tune.outcome import best_mode, common_against_none
+    from peagle_sm.measure.tune.predict import against_none
+
+    tuned = done.tuned
+    return {
+        "modes": [
+            {
+                "mode": result.mode,
+                "k": result.common.k,
+                "deployments": result.deployments,
+                "by_concurrency": {
+                    str(concurrency): {
+                        "k": choice.k,
+                        "reason": choice.reason,
+                        "expected_loss": round(choice.expected_loss, 5),
+                        "against_none": _against_data(
+                            against_none(result.predictions[concurrency], choice.k)
+                        ),
+                        "common_against_none": _against_data(common_against_none(result).get(concurrency)),
+                    }
+                    for concurrency, choice in result.choices.items()
+                },
+            }
+            for result in tuned.results
+        ],
+        "best": [
+            {"concurrency": c, "mode": mode, "k": k, "otps": round(rate, 1)}
+            for c in tuned.results[0].choices
+            for mode, k, rate in [best_mode(tuned.results, c)]
+        ],
+        "sweep": [
+            {
+                "mode": one.mode,
+                "concurrency": one.concurrency,
+                "tuned": one.tuned,
+                "swept": one.swept,
+                "ratio": one.ratio.value,
+                "low": one.ratio.low,
+                "high": one.ratio.high,
+                "agrees": one.agrees,
+            }
+            for one in tuned.agreements
+        ],
+        "usd": tuned.usd,
+        "minutes": round(tuned.minutes, 2),
+        "results": str(done.out),
+        "written": done.written,
+        "stand_in_weights": done.stand_in,
+        "warnings": list(tuned.untrusted),
+    }
+
+
+def _against_data(one: Against | None) -> dict[str, Any] | None:
+    """None where no baseline was measured."""
+    if one is None:
+        return None
+    figures = {"ratio": one.ratio, "low": one.low, "high": one.high}
+    return {
+        "k": one.k,
+        "verdict": one.verdict,
+        "none_otps": round(one.plain, 1),
+        **{name: round(value, 4) for name, value in figures.items()},
+    }

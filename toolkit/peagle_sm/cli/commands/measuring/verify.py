@@ -1,0 +1,292 @@
+"""`peagle-sm verify`: check that speculation gives the target model's own answers.
+
+It prints one line for each check, and what each check could have detected.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.commands.measuring.options import FILE, workload_option
+from peagle_sm.cli.console import emit, note
+from peagle_sm.cli.terminal import render_table
+from peagle_sm.measure import need_packages, results_file
+from peagle_sm.measure.verify import CHECKS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from peagle_sm.core.errors import PeagleError
+    from peagle_sm.measure.results.records import CheckRecord
+    from peagle_sm.measure.verify.run import Side
+
+
+_EVERY_S = 10.0
+
+
+@click.command(cls=Command)
+@click.argument("endpoint")
+@click.option("--baseline", required=True, metavar="ENDPOINT", help="The same target without speculation.")
+@click.option("--component", help="The inference component of ENDPOINT to ask.")
+@click.option("--baseline-component", help="The inference component of the baseline to ask.")
+@workload_option
+@click.option(
+    "--prompts", type=click.IntRange(min=1), help="How many prompts.  [default: up to 164; --quick: up to 32]"
+)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=2),
+    help="Maximum tokens of a greedy answer.  [default: 256; --quick: 96]",
+)
+@click.option("--concurrency", type=click.IntRange(1, 128), default=8, show_default=True)
+@click.option(
+    "--checks", metavar="LIST", help=f"Only these, separated by commas.  [default: {','.join(CHECKS)}]"
+)
+@click.option("--quick", is_flag=True, help="A fifth of the tokens: detects only larger faults.")
+@click.option("--allow-undecided", is_flag=True, help="Exit 0 although a check could not be decided.")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Chooses prompts, seeds and stop strings."
+)
+@click.option("--out", "-o", type=FILE, help="The results file.  [default: results/verify-NAME-TIME.jsonl]")
+@global_options
+@click.pass_obj
+def verify(
+    state: State,
+    endpoint: str,
+    baseline: str,
+    component: str | None,
+    baseline_component: str | None,
+    workload: str,
+    prompts: int | None,
+    max_tokens: int | None,
+    concurrency: int,
+    checks: str | None,
+    quick: bool,
+    allow_undecided: bool,
+    seed: int,
+    out: Path | None,
+) -> None:
+    """Check that an endpoint's answers are the target's own.
+
+    ENDPOINT and the baseline are names of endpoints, or http(s) URLs of a bare vLLM. Greedy answers must
+    equal the baseline's, or differ by no more than the baseline differs from itself; samples must come as
+    often as the baseline's probabilities say; tool calls, JSON by schema, long prompts, log-probabilities,
+    stop strings, seeds and streaming are each compared. A check that cannot decide says so: it never passes.
+    A check is not applicable where neither side is set up for it: tool calls without a tool parser.
+
+    Exit code 0 when all applicable checks passed, 12 when one failed, 13 when none failed and one could not
+    be decided.
+    """
+    need_packages()
+    from peagle_sm.cli.arguments import open_session
+    from peagle_sm.measure.benchmark.endpoint_arm import is_url
+    from peagle_sm.measure.results.result_file import ResultWriter
+    from peagle_sm.measure.verify import run as verification
+    from peagle_sm.measure.verify.engines import Lab, Options
+    from peagle_sm.measure.verify.run import verify as run
+
+    wanted = _chosen(checks)
+    out = out or results_file("verify", endpoint)
+    _demand_free(out)
+    chosen = verification.QUICK if quick else Options()
+    options = replace(chosen, max_tokens=max_tokens or chosen.max_tokens, concurrency=concurrency, seed=seed)
+    at_most = verification.QUICK_PROMPTS if quick else verification.PROMPTS
+    source, bodies = verification.load_prompts(workload, prompts, seed, at_most)
+    session = None if is_url(endpoint) and is_url(baseline) else open_session(state)
+    plain = verification.open_side(session, baseline, baseline_component)
+    verification.demand_plain(plain.described)
+    mine = verification.open_side(session, endpoint, component)
+    head = verification.header(mine.described, plain.described, source, options, wanted)
+    _announce(state, mine, plain, verification.tokens_asked(options, len(bodies), wanted))
+    records: list[CheckRecord] = []
+    with ResultWriter(out) as writer:
+        for line in (head, mine.described.arm, plain.described.arm):
+            writer.append(line)
+        lab = Lab(plain.engine, mine.engine, options, tick=_counting(state))
+        for record in run(lab, bodies, wanted, lambda text: note(state, text)):
+            records.append(record)
+            writer.append(record)
+    stand_in = head.stand_in_weights
+    ending = _ending(records, allow_undecided)
+    emit(
+        state,
+        table=lambda: render_checks(records, stand_in, out, concluded=ending is not None),
+        data=lambda: checks_data(records, endpoint, baseline, stand_in, out),
+        names=[each.name for each in records if not each.passed and each.applicable],
+    )
+    if ending is not None:
+        raise ending
+
+
+def _chosen(checks: str | None) -> tuple[str, ...]:
+    from peagle_sm.core.errors import SpecError
+
+    asked = [name.strip() for name in checks.split(",") if name.strip()] if checks else list(CHECKS)
+    unknown = [name for name in asked if name not in CHECKS]
+    if unknown or not asked:
+        raise SpecError(
+            f"--checks: found {', '.join(unknown) or 'none'}; allowed: {', '.join(CHECKS)}",
+            next_step="correct the names, or leave --checks out for all of them",
+        )
+    return tuple(name for name in CHECKS if name in asked)
+
+
+def _demand_free(out: Path) -> None:
+    """A verification is not resumed: what was found before and after a change must not be mixed."""
+    from peagle_sm.core.errors import SpecError
+
+    if out.exists() and out.stat().st_size:
+        raise SpecError(f"{out} exists already", next_step="give another file (--out), or remove that one")
+
+
+def _counting(state: State) -> Callable[[], None]:
+    """What each answer calls: now and then it says how many there were, since a check takes minutes."""
+    from peagle_sm.core.words import elapsed
+
+    began = last = state.monotonic()
+    answers = 0
+
+    def tick() -> None:
+        nonlocal last, answers
+        answers += 1
+        now = state.monotonic()
+        if now - last >= _EVERY_S:
+            last = now
+            note(state, f"{elapsed(now - began):>7}  {answers} answers so far")
+
+    return tick
+
+
+def _announce(state: State, mine: Side, plain: Side, tokens: int) -> None:
+    from peagle_sm.core.words import usd
+
+    rates = [side.described.arm.usd_per_hour for side in (mine, plain)]
+    price = (
+        f"{sum(rate for rate in rates if rate is not None):,.2f} USD/hour" if None not in rates else usd(None)
+    )
+    note(
+        state,
+        f"about {tokens:,} output tokens from the endpoint and twice that from the baseline, at most; "
+        "the greedy answers among them are asked for in any case: the other checks build on them",
+    )
+    note(state, f"both bill {price} together, verified or not; nothing is deployed or deleted")
+    if mine.described.arm.mode == "none":
+        note(state, "the endpoint runs without speculation too: this compares the target with itself")
+
+
+def _ending(records: list[CheckRecord], allow_undecided: bool) -> PeagleError | None:
+    """The error that ends the command, None where all applicable checks passed."""
+    from peagle_sm.core.errors import OutputsDiffer, Undecided
+
+    failed = [each.name for each in records if each.passed is False]
+    open_ = [each.name for each in records if each.undecided]
+    if failed:
+        return OutputsDiffer(
+            conclusion(records),
+            next_step="serve without speculation until this is understood; the examples name what to repeat",
+            details={"failed": failed, "undecided": open_},
+        )
+    if passed(records) is None and not allow_undecided:
+        return Undecided(
+            conclusion(records),
+            next_step="set up what is missing, leave these out (--checks), or accept it (--allow-undecided)",
+            details={"undecided": open_},
+        )
+    return None
+
+
+_WORDS = {True: "pass", False: "FAIL", None: "undecided"}
+_NOT_APPLICABLE = "not applicable"
+STAND_IN = "small stand-in weights: this says nothing of a large model on a GPU"
+
+
+def render_checks(
+    records: Sequence[CheckRecord], stand_in: bool, out: Path | None = None, *, concluded: bool = False
+) -> str:
+    """The table, the examples of what failed, the power of what was tested, and where the results are.
+
+    ``concluded``: an error message with the conclusion follows, so it is left out here.
+    """
+    rows = [(each.name, _result(each)) for each in records]
+    width = max((len(name) for name, _ in rows), default=0) + 4
+    width += max((len(result) for _, result in rows), default=0)
+    lines = render_table(("check", "result"), rows).splitlines()
+    parts = [lines[0]]
+    for line, record in zip(lines[1:], records, strict=True):
+        parts += _wrapped(f"{line.ljust(width)}{record.summary}", width)
+        parts += [f"{' ' * width}- {example}" for example in record.examples if record.passed is False]
+    tested = [each for each in records if each.passed is not None]
+    if tested:
+        parts += ["", "What these checks can find:"]
+        name_width = max(len(each.name) for each in tested) + 2
+        for each in tested:
+            parts += _wrapped(f"{each.name.ljust(name_width)}{each.power}", name_width)
+    ending = [] if concluded else [conclusion(records)]
+    ending += [STAND_IN] if stand_in else []
+    ending += [] if out is None else [f"results: {out}"]
+    parts += ["", *ending] if ending else []
+    return "\n".join(parts)
+
+
+def _result(record: CheckRecord) -> str:
+    return _WORDS[record.passed] if record.applicable else _NOT_APPLICABLE
+
+
+def _wrapped(text: str, indent: int) -> list[str]:
+    return textwrap.wrap(
+        text,
+        110,
+        subsequent_indent=" " * indent,
+        drop_whitespace=True,
+        break_long_words=False,
+        replace_whitespace=False,
+        break_on_hyphens=False,
+    )
+
+
+def conclusion(records: Sequence[CheckRecord]) -> str:
+    """One sentence for all checks."""
+    by = {
+        word: [r.name for r in records if _result(r) == word] for word in (*_WORDS.values(), _NOT_APPLICABLE)
+    }
+    applicable = [each for each in records if each.applicable]
+    besides = f" Not applicable: {', '.join(by[_NOT_APPLICABLE])}." if by[_NOT_APPLICABLE] else ""
+    if by["FAIL"]:
+        return f"The answers are not the target's own: {', '.join(by['FAIL'])} failed."
+    if by["undecided"]:
+        return (
+            f"No fault found in {len(by['pass'])} of {len(applicable)} checks; "
+            f"could not be decided: {', '.join(by['undecided'])}.{besides}"
+        )
+    if not applicable:
+        return f"Nothing was checked.{besides}"
+    counted = f"these {len(applicable)} checks" if len(applicable) > 1 else "this check"
+    return f"The answers are the target's own, as far as {counted} can see.{besides}"
+
+
+def passed(records: Sequence[CheckRecord]) -> bool | None:
+    """Whether all checks that apply passed; None where one could not be decided, or none applies."""
+    found = [each.passed for each in records if each.applicable]
+    return False if False in found else None if None in found or not found else True
+
+
+def checks_data(
+    records: Sequence[CheckRecord], endpoint: str, baseline: str, stand_in: bool, out: Path
+) -> dict[str, Any]:
+    """For --format json."""
+    return {
+        "endpoint": endpoint,
+        "baseline": baseline,
+        "passed": passed(records),
+        "checks": [asdict(each) for each in records],
+        "stand_in_weights": stand_in,
+        "results": str(out),
+    }

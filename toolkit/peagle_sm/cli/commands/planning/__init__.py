@@ -1,0 +1,1 @@
+"""Commands before an endpoint exists: models, heads, specs, plans, locks and checks."""

@@ -1,0 +1,118 @@
+"""`peagle-sm models` and `heads list`: the models and draft heads of the catalogue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.console import emit
+from peagle_sm.cli.terminal import render_table
+
+if TYPE_CHECKING:
+    from peagle_sm.core.catalog import Catalog, HeadEntry
+
+
+_MODEL_HEADERS = (
+    "model",
+    "title",
+    "source",
+    "weights GB",
+    "context",
+    "draft head",
+    "mode",
+    "trained K",
+    "default K",
+)
+
+
+@click.command(cls=Command)
+@global_options
+@click.pass_obj
+def models(state: State) -> None:
+    """List the models and draft heads of the catalogue.
+
+    --format json has every fact with its source and date. A dash: not known.
+    """
+    from peagle_sm.core.catalog import load_catalog
+
+    catalog = load_catalog()
+    emit(
+        state,
+        table=lambda: render_table(
+            _MODEL_HEADERS, list(_rows(catalog)), right=("weights GB", "context", "trained K", "default K")
+        ),
+        data=lambda: _data(catalog),
+        names=catalog.models,
+    )
+
+
+def _rows(catalog: Catalog) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for name, entry in catalog.models.items():
+        facts: tuple[str, ...] = (
+            name,
+            entry.title,
+            entry.sources[0],
+            _text(entry.weights_gb),
+            _text(entry.max_context),
+        )
+        heads = catalog.heads_for(name)
+        if not heads:
+            rows.append((*facts, "-", "-", "-", "-"))
+        for head_name, head in heads.items():
+            default = entry.default_num_speculative_tokens.get(head.method)
+            rows.append((*facts, head_name, head.method, _text(head.trained_depth), _text(default)))
+            facts = ("", "", "", "", "")  # said once for a model, whatever the number of its heads
+    return rows
+
+
+def _text(value: float | None) -> str:
+    return "-" if value is None else f"{value:g}" if value < 1e5 else f"{value:.0f}"
+
+
+def _data(catalog: Catalog) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": name,
+            **entry.model_dump(mode="json"),
+            "heads": {key: head.model_dump(mode="json") for key, head in catalog.heads_for(name).items()},
+        }
+        for name, entry in catalog.models.items()
+    ]
+
+
+_HEAD_HEADERS = ("head", "target", "mode", "trained K", "layers", "licence", "revision", "where")
+
+
+@click.command("list", cls=Command)
+@click.argument("model", required=False)
+@global_options
+@click.pass_obj
+def list_(state: State, model: str | None) -> None:
+    """List the draft heads of the catalogue.
+
+    MODEL leaves those of one target. A dash: not known; where no revision is pinned, `heads stage` takes the
+    newest commit and records it. --format json has each head's source and date.
+    """
+    from peagle_sm.core.catalog import load_catalog
+
+    catalog = load_catalog()
+    if model is not None:
+        catalog.model(model)  # refuses a name that it does not have
+    found = dict(catalog.heads) if model is None else catalog.heads_for(model)
+    emit(
+        state,
+        table=lambda: render_table(
+            _HEAD_HEADERS, [_row(name, head) for name, head in found.items()], right=("trained K", "layers")
+        ),
+        data=lambda: [{"id": name, **head.model_dump(mode="json")} for name, head in found.items()],
+        names=found,
+    )
+
+
+def _row(name: str, head: HeadEntry) -> tuple[str, ...]:
+    where = head.hub_id or f"shipped ({head.artifact})"
+    facts = (head.trained_depth, head.layers, head.licence, head.revision and head.revision[:12])
+    return (name, head.target, head.method, *("-" if fact is None else str(fact) for fact in facts), where)

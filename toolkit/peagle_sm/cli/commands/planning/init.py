@@ -1,0 +1,206 @@
+"""`peagle-sm init`, `schema`, `cdk init`: write peagle.yaml, its schema, the CDK app.
+
+`init` writes the schema beside the spec, so that editors check it. `cdk init` serves those who installed
+the wheel: a clone of the project already has the same app.py.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
+from peagle_sm.cli.console import emit, to_json
+
+if TYPE_CHECKING:
+    from peagle_sm.core.catalog import Catalog
+
+
+SCHEMA_NAME = "peagle.schema.json"
+MODES = ("none", "eagle3", "p-eagle")
+
+
+def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from peagle_sm.core.catalog import load_catalog
+
+    return [name for name in load_catalog().models if name.startswith(incomplete)]
+
+
+@click.command(cls=Command)
+@click.argument("model", required=False, shell_complete=_complete_model)
+@click.option("--mode", type=click.Choice(MODES), default="p-eagle", show_default=True, help="Speculation.")
+@click.option("--name", help="Endpoint name.  [default: MODEL-MODE]")
+@click.option("--k", "tokens", type=click.IntRange(min=1), help="Draft tokens.  [default: the catalogue's]")
+@click.option("--draft-head", help="Draft head.  [default: the catalogue's for the model and mode]")
+@click.option("--head-uri", help="S3 prefix of a draft head of your own.")
+@click.option(
+    "--output",
+    "-o",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="peagle.yaml",
+    show_default=True,
+    help="File to write.",
+)
+@click.option("--force", is_flag=True, help="Overwrite the file.")
+@global_options
+@click.pass_obj
+def init(
+    state: State,
+    model: str | None,
+    mode: str,
+    name: str | None,
+    tokens: int | None,
+    draft_head: str | None,
+    head_uri: str | None,
+    path: Path,
+    force: bool,
+) -> None:
+    """Write a commented peagle.yaml for a model.
+
+    MODEL is an id of the catalogue (`peagle-sm models`). Every field of the spec is in the file, the ones at
+    their default commented out. The JSON schema is written beside it, so that editors complete and check.
+    """
+    from peagle_sm.cli.commands.planning.rendering import render_spec
+    from peagle_sm.core.catalog import load_catalog
+    from peagle_sm.core.spec.endpoint_spec import json_schema, parse_spec
+
+    catalog = load_catalog()
+    model = _known_model(model, catalog)
+    speculation = _speculation(model, mode, tokens, draft_head, head_uri, catalog)
+    chosen: dict[str, Any] = {
+        "name": name or f"{model}-{mode}"[:63].rstrip("-"),
+        "model": model,
+        "source": catalog.models[model].sources[0],
+        "speculation": speculation,
+        "placement": {"instance_types": list(catalog.models[model].default_instance_types)},
+        "lifecycle": {"idle_minutes": 60, "max_lifetime_hours": 8.0},
+    }
+    if state.settings.region:
+        chosen["placement"] = {"region": state.settings.region, **chosen["placement"]}
+    if head_uri:
+        chosen["head_uri"] = head_uri
+    text = render_spec(chosen, file=str(path), schema=SCHEMA_NAME)
+    spec = parse_spec(text, "the options")
+    from peagle_sm.core.files import write_file
+
+    schema = path.with_name(SCHEMA_NAME)
+    _write(path, text, force)
+    write_file(schema, to_json(json_schema()) + "\n")
+    # The stand-in model is there to be tried on this machine.
+    flags = state.flags or (" --local" if catalog.models[model].stand_in else "")
+    emit(
+        state,
+        table=lambda: f"wrote {path} and {schema}\nnext:  peagle-sm plan {path}{flags}",
+        data=lambda: {"name": spec.name, "spec": str(path), "schema": str(schema)},
+        names=[str(path)],
+    )
+
+
+def _known_model(model: str | None, catalog: Catalog) -> str:
+    from peagle_sm.core.errors import SpecError
+
+    if model is None:
+        raise SpecError(
+            "no model was named",
+            next_step="peagle-sm init tiny-code   (small stand-in weights, for a first try on this machine)",
+            details={"allowed": sorted(catalog.models)},
+        )
+    catalog.model(model)  # raises, with the known ones, when there is no such model
+    return model
+
+
+def _speculation(
+    model: str, mode: str, tokens: int | None, draft_head: str | None, head_uri: str | None, catalog: Catalog
+) -> dict[str, Any]:
+    from peagle_sm.core.errors import SpecError
+
+    if mode == "none":
+        return {"mode": mode}
+    heads = [name for name, head in catalog.heads_for(model).items() if head.method == mode]
+    if not heads and not (draft_head and head_uri):
+        raise SpecError(
+            f"no {mode} head is known for {model}",
+            next_step="give --draft-head NAME and --head-uri s3://…/ of a head of yours, or another --mode",
+            details={"found": mode, "allowed": _modes_with_heads(model, catalog)},
+        )
+    entry = catalog.models[model]
+    defaults: dict[str, int] = {
+        str(key): value for key, value in entry.default_num_speculative_tokens.items()
+    }
+    known = {str(key): value for key, value in entry.default_heads.items()}
+    return {
+        "mode": mode,
+        "num_speculative_tokens": tokens or defaults.get(mode, 3),
+        "draft_head": draft_head or known.get(mode) or heads[0],
+    }
+
+
+def _modes_with_heads(model: str, catalog: Catalog) -> list[str]:
+    methods = {head.method for head in catalog.heads_for(model).values()}
+    return [mode for mode in MODES if mode == "none" or mode in methods]
+
+
+def _write(path: Path, text: str, force: bool) -> None:
+    from peagle_sm.core.errors import SpecError
+    from peagle_sm.core.files import CannotWrite, write_file
+
+    try:
+        write_file(path, text, overwrite=force)
+    except FileExistsError as error:
+        raise SpecError(
+            f"{path} exists, and init does not overwrite what you may have edited",
+            next_step="add --force, or write elsewhere with --output FILE",
+            details={"path": str(path)},
+        ) from error
+    except CannotWrite as error:
+        error.next_step = f"{error.next_step} --output FILE writes elsewhere."
+        raise
+
+
+@click.command(cls=Command)
+@global_options
+def schema() -> None:
+    """Print the JSON schema of peagle.yaml."""
+    from peagle_sm.core.spec.endpoint_spec import json_schema
+
+    click.echo(to_json(json_schema()))
+
+
+CDK_ENTRIES = (Entry("init", f"{__name__}:cdk_init", "Write the CDK app into a folder."),)
+
+
+@click.group(cls=LazyGroup, entries=CDK_ENTRIES)
+@global_options
+def cdk() -> None:
+    """Write the CDK app, to deploy the stacks yourself."""
+
+
+@click.command("init", cls=Command)
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path("."))
+@global_options
+@click.pass_obj
+def cdk_init(state: State, folder: Path) -> None:
+    """Write the CDK app into a folder.
+
+    Writes app.py, cdk.json, requirements.txt, package.json, stacks/ and container/ to FOLDER (default: this
+    folder). From a clone of the project none of this is needed: its own app.py is the same.
+    """
+    from peagle_sm.service.cdk_project import write_project
+
+    written = write_project(folder)
+    place = f"cd {folder}\n" if str(folder) != "." else ""
+    spec = os.path.relpath("peagle.yaml", folder)  # where `peagle-sm init` writes it
+    emit(
+        state,
+        table=lambda: (
+            f"wrote {', '.join(path.name for path in written)} to {folder}\n\nnext:\n{place}"
+            "pip install -r requirements.txt\nnpm ci\n"
+            f"npx cdk deploy PeagleGuard Peagle-<name> -c spec={spec}"
+        ),
+        data=lambda: {"folder": str(folder), "written": [str(path) for path in written]},
+        names=[str(path) for path in written],
+    )

@@ -1,0 +1,281 @@
+"""`peagle-sm plan` and `lock`: what a spec would create and cost, and its JumpStart lock.
+
+`plan` creates nothing. It runs the preflight checks; `deploy` and `doctor` render their results with the
+functions here. `lock` writes what JumpStart resolves the spec to, shows what changed, or checks the lock.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peagle_sm.cli.arguments import read_spec, spec_argument
+from peagle_sm.cli.base import Command, State, global_options
+from peagle_sm.cli.console import emit, note, to_json
+
+if TYPE_CHECKING:
+    from peagle_sm.aws.session.session import Session
+    from peagle_sm.core.checks.base import Result
+    from peagle_sm.core.plan.plan import Plan
+    from peagle_sm.service.jumpstart_lock import Locking
+
+
+@click.command(cls=Command)
+@spec_argument
+@click.option("--dry-run", is_flag=True, help="Print the exact requests as JSON, and nothing else.")
+@click.option("--stack", is_flag=True, help="Plan for `cdk deploy`, which carries scaling and updates too.")
+@click.option(
+    "--preflight", is_flag=True, help="Also look at the account, as `deploy` does before it begins."
+)
+@global_options
+@click.pass_obj
+def plan(state: State, spec_path: Path, dry_run: bool, stack: bool, preflight: bool) -> None:
+    """Show what a spec would create, and what it costs.
+
+    SPEC is a YAML file (default: peagle.yaml; - reads stdin). Nothing is created. A finding of severity
+    "error" ends with exit code 3. A spec that names its roles needs no credentials: the account is theirs.
+    """
+    from peagle_sm.cli.arguments import open_session
+    from peagle_sm.cli.commands.planning.rendering import plan_data, render_plan
+    from peagle_sm.service import plan_for
+
+    spec = read_spec(spec_path)
+    session = open_session(state, spec.placement.region)
+    made = plan_for(spec, session, stack=stack, account_from_spec=True)
+    results = _preflight(session, made) if preflight and not made.refused else ()
+    if dry_run:
+        print_requests(made)
+    else:
+        emit(
+            state,
+            table=lambda: render_plan(made) + _results_text(results, state.flags),
+            data=lambda: plan_data(made) | _results_data(results),
+            names=[made.names.endpoint],
+        )
+    refuse_if_needed(made, shown=state.format == "table" and not dry_run)
+    if results:
+        from peagle_sm.service.preflight import refuse_errors
+
+        refuse_errors(results)
+
+
+def _preflight(session: Session, made: Plan) -> tuple[Result, ...]:
+    """What the account says; what the plan itself says stands in its findings."""
+    from peagle_sm.core.checks import SPEC_CHECKS
+    from peagle_sm.service.preflight import preflight
+
+    findings = {each.id for each in SPEC_CHECKS}
+    return tuple(each for each in preflight(session, made) if each.check not in findings)
+
+
+def _results_text(results: tuple[Result, ...], flags: str) -> str:
+
+    return f"\n\n{render_results(results, flags, verbose=True)}" if results else ""
+
+
+def _results_data(results: tuple[Result, ...]) -> dict[str, Any]:
+    from peagle_sm.service.preflight import results_data
+
+    return {"preflight": results_data(results)} if results else {}
+
+
+def print_requests(made: Plan) -> None:
+    """The requests as a JSON array on stdout, whatever the format."""
+    from peagle_sm.cli.commands.planning.rendering import requests_data
+
+    click.echo(to_json(requests_data(made)))
+
+
+def refuse_if_needed(made: Plan, shown: bool = False, skip: Collection[str] = ()) -> None:
+    """End with exit code 3 when a finding forbids the deploy; ``skip`` as `deploy` takes it.
+
+    Raises:
+        PlanRefused: with the findings of severity "error" in its message, or their names alone when the
+            plan was `shown`, since people have just read them there.
+    """
+    from dataclasses import asdict
+
+    from peagle_sm.core.errors import PlanRefused
+    from peagle_sm.service.spec_to_plan import errors_of
+
+    errors = errors_of(made, skip)
+    if not errors:
+        return
+    details = {"findings": [asdict(finding) for finding in errors]}
+    if shown:
+        names = ", ".join(dict.fromkeys(finding.check for finding in errors))
+        raise PlanRefused(
+            f"the plan is refused: {names}",
+            next_step="do what its findings say, and plan again",
+            details=details,
+        )
+    raise PlanRefused(
+        "the plan is refused:\n" + "\n".join(f"{finding.check}: {finding.message}" for finding in errors),
+        next_step=errors[0].next_step or None,
+        details=details,
+    )
+
+
+@click.command(cls=Command)
+@spec_argument
+@click.option("--upgrade", is_flag=True, help="Move to JumpStart's newest version, and show what changes.")
+@click.option("--check", is_flag=True, help="Write nothing; exit code 14 if the lock would change.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, and write nothing.")
+@click.option("--config", metavar="NAME", help="One of JumpStart's configs, instead of the best with a head.")
+@global_options
+@click.pass_obj
+def lock(
+    state: State, spec_path: Path, upgrade: bool, check: bool, dry_run: bool, config: str | None
+) -> None:
+    """Write down what JumpStart resolves a spec to; check or upgrade it.
+
+    SPEC is a YAML file (default: peagle.yaml); the lock lies beside it: peagle.lock, and with --local
+    peagle.local.lock. It pins version, image, files, environment and licence with the hash of AWS's
+    document. plan, deploy and cdk synth read it and look nothing up.
+
+    The version that is locked stays until --upgrade.
+    """
+    from peagle_sm.cli.arguments import open_session
+    from peagle_sm.cli.commands.planning.rendering import lock_data, render_lock
+    from peagle_sm.core.errors import SpecError
+    from peagle_sm.core.spec.endpoint_spec import load_spec
+    from peagle_sm.service.jumpstart_lock import make_lock, resolves_by_jumpstart, write_lock
+
+    if str(spec_path) == "-":
+        raise SpecError(
+            "SPEC: found -; allowed: a file, since the lock is written beside it",
+            next_step="Save the spec as peagle.yaml.",
+        )
+    spec = load_spec(spec_path, locks=False)
+    if not resolves_by_jumpstart(spec):
+        nothing = f"{spec.name}: source container names its own image and files: there is nothing to lock"
+        emit(state, table=lambda: nothing, data=lambda: {"path": None, "written": False}, names=[])
+        return
+    session = open_session(state, spec.placement.region)
+    made = make_lock(spec, spec_path, session, upgrade=upgrade, config=config)
+    if made.unreadable:
+        note(state, f"replaced: {made.unreadable}")
+    written = made.stale and not check and not dry_run
+    if written:
+        write_lock(made)
+    emit(
+        state,
+        table=lambda: render_lock(made, written=written),
+        data=lambda: lock_data(made, written=written),
+        names=[str(made.path)],
+    )
+    if check:
+        _refuse_if_stale(state, made, str(spec_path))
+
+
+def _refuse_if_stale(state: State, made: Locking, spec_path: str) -> None:
+    if not made.stale:
+        return
+    from peagle_sm.core.errors import LockStale
+
+    details: dict[str, Any] = {"path": str(made.path), "changes": [one.field for one in made.changes]}
+    what = "is not there" if made.before is None else f"is stale: {len(made.changes)} fields would change"
+    raise LockStale(
+        f"{made.path} {what}",
+        next_step=f"Run `peagle-sm lock{state.flags} {spec_path}`, read what changes, and commit it.",
+        details=details,
+    )
+
+
+_HEADS = {
+    "error": "Errors",
+    "warning": "Warnings",
+    "unknown": "Could not be looked at",
+    "skipped": "Skipped",
+}
+
+
+# What a reader asked for; the cause behind it may be that of other readers too.
+_OPERATION = re.compile(r"^[A-Z][A-Za-z0-9]+: ")
+# A command that goes somewhere, and does not say where.
+_COMMAND = re.compile(
+    r"`(peagle-sm (?!local |models|checks|init|schema)(?:(?!--local|--region|--profile)[^`])*)`"
+)
+
+
+def render_results(results: Sequence[Result], flags: str = "", *, verbose: bool = False) -> str:
+    """What is not well, worst first, with what to do; ``verbose`` adds reasons, sources and what is well.
+
+    ``flags`` are the options that make a command reach the place that was looked at.
+    """
+    return _COMMAND.sub(rf"`\1{flags}`", _rendered(results, verbose))
+
+
+def _rendered(results: Sequence[Result], verbose: bool) -> str:
+    blocks = []
+    for status, title in _HEADS.items():
+        chosen = [each for each in results if each.status == status]
+        if not chosen:
+            continue
+        if status in ("unknown", "skipped") and not verbose:
+            blocks.append("\n".join([title, *_by_cause(chosen)]))
+        else:
+            blocks.append("\n".join([title, *(line for each in chosen for line in _lines(each, verbose))]))
+    told = [each for each in results if each.status == "ok" and each.message]
+    if told:
+        blocks.append("\n".join(["Good to know", *(f"  {each.check}: {each.message}" for each in told)]))
+    good = list(dict.fromkeys(each.check for each in results if each.status == "ok" and not each.message))
+    if good and verbose:
+        blocks.append("In order\n" + _wrapped(good))
+    said = summary(results)
+    return "\n\n".join([*blocks, said if verbose else f"{said}\n(--verbose: all of them, with sources)"])
+
+
+def _by_cause(results: Sequence[Result]) -> list[str]:
+    """One line for each cause: many checks fail to look for the same reason."""
+    causes: dict[str, list[str]] = {}
+    for each in results:
+        causes.setdefault(_OPERATION.sub("", each.message), []).append(each.check)
+    return [
+        f"  {', '.join(dict.fromkeys(checks))}: {cause}"
+        if len(checks) < 4
+        else f"  {len(set(checks))} checks: {cause}"
+        for cause, checks in causes.items()
+    ]
+
+
+def _lines(result: Result, verbose: bool) -> list[str]:
+    lines = [f"  {result.check}: {result.message}"]
+    if verbose and result.status in ("error", "warning"):
+        lines.append(f"    why: {result.why}")
+    if result.next_step:
+        lines.append(f"    next: {result.next_step}")
+    if result.fix:
+        lines.append(f"    --fix: {result.fix}")
+    if verbose and result.source:
+        lines.append(f"    source: {result.source}" + (f" <{result.url}>" if result.url else ""))
+    return lines
+
+
+def _wrapped(names: Sequence[str]) -> str:
+    return textwrap.fill(
+        " ".join(names), 100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+    )
+
+
+def summary(results: Sequence[Result]) -> str:
+    """One line with the number of checks of each kind; a check counts once, by its worst."""
+    worst: dict[str, str] = {}
+    for each in results:
+        worst.setdefault(each.check, each.status)
+    counts = Counter(worst.values())
+    words = {"error": "in error", "warning": "with warnings", "unknown": "unknown", "skipped": "skipped"}
+    parts = [f"{counts[key]} {text}" for key, text in words.items() if counts[key]]
+    return f"{len(worst)} checks: " + ", ".join([*parts, f"{counts['ok']} in order"])
+
+
+def render_deploy_notes(results: Sequence[Result]) -> str:
+    """What a deploy goes on in spite of; the findings of the plan itself stand in the plan."""
+    lines = [f"  {each.status.ljust(7)}  {each.check}: {each.message}" for each in results]
+    return "\n".join(["Preflight", *lines, "  all of it, with what to do: peagle-sm doctor"])

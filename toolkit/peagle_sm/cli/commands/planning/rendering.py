@@ -1,0 +1,268 @@
+"""Rendering of specs, plans and locks: commented YAML, text and JSON.
+
+`init`, `plan`, `deploy` and `lock` use it. The YAML is written from the fields of EndpointSpec, so that it
+always matches them. This module imports pydantic and yaml: commands import it inside functions, so that
+--help stays fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from peagle_sm.cli.terminal import render_fields
+from peagle_sm.core.plan.plan import (
+    at_most,
+    draft_tokens,
+    instances,
+    is_stand_in,
+    price,
+    request_name,
+    where,
+    worst_first,
+)
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.words import STAND_IN, speculation_text
+
+if TYPE_CHECKING:
+    from peagle_sm.core.jumpstart.lock import Change, Lock
+    from peagle_sm.core.plan.plan import Plan
+    from peagle_sm.core.plan.records import Finding
+    from peagle_sm.service.jumpstart_lock import Locking
+
+
+_HEAD = """\
+# yaml-language-server: $schema={schema}
+# One endpoint: `peagle-sm plan {file}` shows what it would create and cost, `peagle-sm deploy {file}`
+# creates it.
+# A line that begins with `# name:` is a field at its default: remove the `# ` to set it.
+"""
+
+
+def render_spec(chosen: Mapping[str, Any], *, file: str, schema: str) -> str:
+    """YAML with every field of the spec: those in `chosen` set, the others commented out at their default."""
+    lines = _block(EndpointSpec, chosen, "", show_all=False)
+    return "\n".join([_HEAD.format(schema=schema, file=file), *lines, ""])
+
+
+def _block(model: type[BaseModel], chosen: Mapping[str, Any], indent: str, *, show_all: bool) -> list[str]:
+    lines: list[str] = []
+    for name, field in model.model_fields.items():
+        part = _part_of(field)
+        if part is not None:
+            lines += _part_block(name, part, chosen.get(name), indent)
+        else:
+            lines += _field_lines(name, field, chosen, indent, show_all)
+        if not indent and (part is not None or name == "source"):
+            lines.append("")
+    return lines
+
+
+def _part_block(name: str, part: type[BaseModel], chosen: Any, indent: str) -> list[str]:
+    lines = [f"{indent}# {(part.__doc__ or name).strip()}"]
+    if chosen:
+        return [*lines, f"{indent}{name}:", *_block(part, chosen, indent + "  ", show_all=False)]
+    # YAML reads a mapping of comments alone as null, which the spec refuses: so the key is a comment too.
+    return [*lines, f"{indent}# {name}:", *_commented(_block(part, {}, indent + "  ", show_all=True), indent)]
+
+
+def _commented(lines: list[str], indent: str) -> list[str]:
+    return [line if not line else f"{indent}# {line.removeprefix(indent)}" for line in lines]
+
+
+def _part_of(field: FieldInfo) -> type[BaseModel] | None:
+    for kind in (field.annotation, *getattr(field.annotation, "__args__", ())):
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind
+    return None
+
+
+def _field_lines(
+    name: str, field: FieldInfo, chosen: Mapping[str, Any], indent: str, show_all: bool
+) -> list[str]:
+    lines = [f"{indent}# {field.description}"] if field.description else []
+    if name in chosen:
+        return [*lines, f"{indent}{name}: {_value(chosen[name])}"]
+    # A field without a default stands in a part that is off as a whole (vpc): an empty list says its shape.
+    default = [] if field.is_required() else field.get_default(call_default_factory=True)
+    return [*lines, f"{indent}{'' if show_all else '# '}{name}: {_value(default)}"]
+
+
+def _value(value: Any) -> str:
+    # One line, whatever the value: {"a": 1} and [x] in YAML's flow style, a scalar without its document end.
+    text = yaml.safe_dump(value, default_flow_style=True, width=10_000, allow_unicode=True)
+    return text.strip().removesuffix("...").strip()
+
+
+def render_plan(plan: Plan) -> str:
+    """The whole plan: what, where, price, memory, requests, findings."""
+    blocks = [_heading(plan), render_fields(_facts(plan), "  ")]
+    if plan.memory is not None:
+        verdict = "fits" if plan.memory.fits else "DOES NOT FIT"
+        blocks.append("\n".join([f"Memory: {verdict}", *(f"  {line}" for line in plan.memory.lines)]))
+    if plan.requests:
+        rows = [(f"{r.service}.{r.operation}", request_name(r)) for r in plan.requests]
+        blocks.append("Requests, in this order\n" + render_fields(rows, "  "))
+    if plan.findings:
+        blocks.append("Findings\n" + render_findings(plan.findings))
+    return "\n\n".join(blocks)
+
+
+def _heading(plan: Plan) -> str:
+    return f"Plan for {plan.spec.name} in {where(plan)}"
+
+
+def _facts(plan: Plan) -> list[tuple[str, str]]:
+    spec = plan.spec
+    model = spec.model
+    if is_stand_in(plan):
+        model += f"\n({STAND_IN})"
+    facts = [
+        ("model", model),
+        ("speculation", speculation_text(spec.speculation.mode, draft_tokens(plan))),
+        ("instance", instances(plan)),
+    ]
+    if plan.unused_gpus:
+        facts.append(("unused GPUs", f"{plan.unused_gpus} on each instance: paid for, and doing nothing"))
+    return [
+        *facts,
+        ("price", price(plan)),
+        ("at most", at_most(plan)),
+        ("price from", plan.price_source),
+        *([("hours", spec.hours)] if spec.hours else []),
+        *_lock(plan),
+    ]
+
+
+def used_lock(plan: Plan) -> Lock | None:
+    """The lock that the plan was made from; None where there is none, or JumpStart is not the source."""
+    from peagle_sm.core.catalog import load_catalog
+
+    source = plan.spec.source or load_catalog().model(plan.spec.model).sources[0]
+    return plan.spec.lock("local" if plan.context.local else "aws") if source == "jumpstart" else None
+
+
+def _lock(plan: Plan) -> list[tuple[str, str]]:
+    lock = used_lock(plan)
+    if lock is None:
+        return []
+    found = lock.jumpstart
+    return [("locked", f"{found.model_id} {found.version}, config {found.config}, on {lock.written_at[:10]}")]
+
+
+def render_findings(findings: Sequence[Finding]) -> str:
+    """Each finding with its severity, what to do, and where the rule comes from; errors first."""
+    lines = []
+    for finding in worst_first(tuple(findings)):
+        lines.append(f"  {finding.severity.ljust(7)}  {finding.check}: {finding.message}")
+        if finding.next_step:
+            lines.append(f"           next: {finding.next_step}")
+        if finding.source:
+            lines.append(f"           source: {finding.source}")
+    return "\n".join(lines)
+
+
+def requests_data(plan: Plan) -> list[dict[str, Any]]:
+    """The exact requests in boto3's names, in order."""
+    return [asdict(request) for request in plan.requests]
+
+
+def plan_data(plan: Plan) -> dict[str, Any]:
+    """The plan as JSON-able data; money is null where no price is known."""
+    return {
+        "name": plan.spec.name,
+        "model": plan.spec.model,
+        "mode": plan.spec.speculation.mode,
+        "num_speculative_tokens": draft_tokens(plan),
+        "account": plan.context.account,
+        "region": plan.context.region,
+        "local": plan.context.local,
+        "stand_in_weights": is_stand_in(plan),
+        "names": asdict(plan.names),
+        "spec_hash": plan.spec_hash,
+        "lock": None if (lock := used_lock(plan)) is None else lock.jumpstart.model_dump(mode="json"),
+        "usd_per_hour": plan.usd_per_hour,
+        "most_usd_per_hour": plan.most_usd_per_hour,
+        "update_usd_per_hour": plan.update_usd_per_hour,
+        "usd_per_day": plan.usd_per_day,
+        "max_usd": plan.max_usd,
+        "kept_until": None if plan.kept_until is None else plan.kept_until.isoformat(timespec="seconds"),
+        "price_source": plan.price_source,
+        "memory": None if plan.memory is None else asdict(plan.memory),
+        "unused_gpus": plan.unused_gpus,
+        "refused": plan.refused,
+        "findings": [asdict(finding) for finding in plan.findings],
+        "requests": requests_data(plan),
+    }
+
+
+_SIGNS = {"added": "+", "removed": "-", "changed": "~"}
+
+
+def render_lock(made: Locking, *, written: bool) -> str:
+    """What is locked; what changed, where there was a lock before; what there is to say about it."""
+    blocks = [_lock_heading(made, written), render_fields(_lock_facts(made), "  ")]
+    if made.before is not None and made.changes:
+        blocks.append(f"Changes\n{render_changes(made.changes)}")
+    if made.findings:
+        blocks.append("Findings\n" + render_findings(made.findings))
+    return "\n\n".join(blocks)
+
+
+def render_changes(changes: Sequence[Change]) -> str:
+    """One field a line, with what it was and what it is; long values below each other."""
+    lines = []
+    for one in changes:
+        lines.append(f"  {_SIGNS[one.kind]} {one.field}")
+        if one.before is not None:
+            lines.append(f"      was  {one.before}")
+        if one.after is not None:
+            lines.append(f"      now  {one.after}")
+    return "\n".join(lines)
+
+
+def lock_data(made: Locking, *, written: bool) -> dict[str, Any]:
+    """The lock, its changes and the findings as JSON-able data."""
+    return {
+        "path": str(made.path),
+        "written": written,
+        "stale": made.stale and not written,
+        "newest_version": made.newest,
+        "changes": [asdict(one) for one in made.changes] if made.before is not None else [],
+        "findings": [asdict(one) for one in made.findings],
+        "lock": made.lock.model_dump(mode="json"),
+    }
+
+
+def _lock_heading(made: Locking, written: bool) -> str:
+    if not made.stale:
+        return f"{made.path} is up to date"
+    if written:
+        return f"{made.path} written"
+    return f"{made.path} would change" if made.before is not None else f"{made.path} would be written"
+
+
+def _lock_facts(made: Locking) -> list[tuple[str, str]]:
+    lock = made.lock
+    model, source = lock.jumpstart, lock.source
+    others = [name for name in model.ranking if name != model.config]
+    facts = [
+        ("model", f"{model.model_id} {model.version}"),
+        ("found by", "its id" if source.found_by == "id" else f"its Hugging Face URL, {model.url}"),
+        ("config", model.config + (f" (also: {', '.join(others)})" if others else "")),
+        ("read from", f"s3://{source.bucket}/{source.spec_key}\nsha256 {source.sha256}"),
+    ]
+    for name, one in lock.instances.items():
+        facts.append((name, f"{one.image}\n{one.target_uri}"))
+    facts.append(("draft head", f"{lock.head.uri}\nchannel {lock.head.channel}" if lock.head else "none"))
+    licence = lock.licence
+    terms = "must be accepted" if licence.gated else "nothing to accept"
+    if licence.gated and licence.accepted:
+        terms = "accepted in the spec"
+    facts.append(("licence", f"{licence.name or 'not named'}: {terms}"))
+    return facts

@@ -1,0 +1,432 @@
+"""The catalogue: models, draft heads, images, instances and prices.
+
+Each entry has its source and date. `version_of` reads an image URI: repository, vLLM version and CUDA. Other
+facts are known of ranges of versions. The data is in ``core/data/*.yaml``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.spec.endpoint_spec import Mode, Source
+from peagle_sm.core.spec.validation import suggest
+
+Version = tuple[int, ...]
+_LMI = "djl-inference"
+
+
+def version_of(text: str) -> Version:
+    """Return "0.30.0" as (0, 30, 0)."""
+    return tuple(int(part) for part in text.split("."))
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TagRule(_Entry):
+    """How the tags of a range of versions are written."""
+
+    first: str
+    last: str
+    cuda: str
+    template: str
+
+
+class ServerTag(_Entry):
+    """What a `server-sagemaker-cuda-vN` image holds; the vLLM version is None where it is not known."""
+
+    vllm: str | None = None
+    cuda: str
+
+
+class VersionRange(_Entry):
+    """Versions and server images between which something holds."""
+
+    first: str
+    last: str
+    servers: tuple[str, ...] = ()
+    source: str
+
+
+class Floor(_Entry):
+    """The lowest version for something; from ``expires`` (ISO) on it must be looked at again."""
+
+    version: str
+    source: str
+    date: str | None = None
+    expires: str | None = None
+
+
+class Ami(_Entry):
+    """A host image: the NVIDIA driver's major version."""
+
+    driver: int
+
+
+class DriverClash(_Entry):
+    """A driver on which images with a vLLM below ``below`` do not start."""
+
+    below: str
+    driver: int
+    source: str
+
+
+class ImageCatalog(_Entry):
+    """Facts on AWS's vLLM images and SageMaker's host AMIs."""
+
+    source: str
+    date: str
+    default_version: str
+    tags: tuple[TagRule, ...]
+    servers: Mapping[str, ServerTag]
+    quotes_lost: VersionRange
+    advisory_floor: Floor
+    amis: Mapping[str, Ami]
+    ami_for_cuda: Mapping[str, str]
+    driver_clash: DriverClash
+    driver_for_cuda: Mapping[str, int]
+    flags: Mapping[str, Floor]
+    lmi: Mapping[int, str] = Field(default_factory=dict)
+    vocabulary_embedded: Floor
+    parallel_drafting: Floor
+
+    def default_tag(self) -> str:
+        """Return the tag of the default version."""
+        wanted = version_of(self.default_version)
+        rule = next(r for r in self.tags if version_of(r.first) <= wanted <= version_of(r.last))
+        return rule.template.format(version=self.default_version)
+
+    def describe(self, uri: str) -> ImageFacts:
+        """Read what a URI's repository and tag say."""
+        repository, _, tag = uri.rpartition("/")[2].partition("@")[0].partition(":")
+        server = re.search(r"server-sagemaker-cuda-(v\d+(?:\.\d+)?)", tag)
+        if server:
+            known = self.servers.get(server[1])
+            return ImageFacts(
+                uri=uri,
+                repository=repository,
+                version=version_of(known.vllm) if known and known.vllm else None,
+                cuda=known.cuda if known else None,
+                server=server[1],
+            )
+        version = re.match(r"v?(\d+\.\d+\.\d+)", tag) if repository != _LMI else None
+        cuda = re.search(r"cu(\d{2})(\d)", tag)
+        return ImageFacts(
+            uri=uri,
+            repository=repository,
+            version=version_of(version[1]) if version else None,
+            cuda=f"{cuda[1]}.{cuda[2]}" if cuda else None,
+            server=None,
+        )
+
+    def lmi_engine_at_most(self, uri: str) -> Version | None:
+        """Return the newest vLLM that an LMI image can have; None where its tag or the list does not say."""
+        found = re.search(r"-lmi(\d+)", uri)
+        later = [number for number in self.lmi if found and number >= int(found[1])]
+        return version_of(self.lmi[min(later)]) if later else None
+
+    def loses_quotes(self, image: ImageFacts) -> bool:
+        """Say whether the image is suspected of stripping the quotes of JSON values."""
+        if image.server in self.quotes_lost.servers:
+            return True
+        if image.version is None:
+            return False
+        return version_of(self.quotes_lost.first) <= image.version <= version_of(self.quotes_lost.last)
+
+
+@dataclass(frozen=True)
+class ImageFacts:
+    """What one image URI says; None where the tag does not say it."""
+
+    uri: str
+    repository: str
+    version: Version | None
+    cuda: str | None
+    server: str | None
+
+    @property
+    def is_lmi(self) -> bool:
+        """True for AWS's djl-serving image, which does not read SM_VLLM_*."""
+        return self.repository == _LMI
+
+    @property
+    def version_text(self) -> str:
+        """The vLLM version as people write it, or "unknown"."""
+        return ".".join(map(str, self.version)) if self.version else "unknown"
+
+    def at_least(self, floor: str) -> bool:
+        """Say whether the version is known and not below the floor."""
+        return self.version is not None and self.version >= version_of(floor)
+
+
+class Provenance(_Entry):
+    """Where a fact comes from, and when it was read (ISO date)."""
+
+    source: str
+    date: str
+
+
+class AttentionGroup(_Entry):
+    """Layers whose KV cache has one shape; ``window`` caps its tokens."""
+
+    layers: int
+    kv_heads: int
+    head_dim: int
+    window: int | None = None
+    bytes_per_value: int = 2
+
+
+class Vocabulary(_Entry):
+    """A file that the engine needs to chat, beside the weights, and where it is published."""
+
+    name: str
+    url: str
+    size: int
+    sha256: str
+
+
+class ModelEntry(_Entry):
+    """A target model; None where a fact is not known."""
+
+    title: str
+    hub_id: str | None = None
+    jumpstart_model_id: str | None = None
+    sources: tuple[Source, ...]
+    stand_in: bool = False
+    image: Literal["vllm", "vllm-cpu"] = "vllm"
+    artifact: str | None = None
+    weights_gb: float | None = None
+    vocabulary: Vocabulary | None = None
+    attention: tuple[AttentionGroup, ...] | None = None
+    max_context: int | None = None
+    default_max_model_len: int | None = None
+    default_instance_types: tuple[str, ...]
+    default_heads: Mapping[Mode, str] = Field(default_factory=dict)
+    default_num_speculative_tokens: Mapping[Mode, int]
+    provenance: Mapping[str, Provenance]
+
+
+class HeadEntry(_Entry):
+    """A draft head for one target; ``trained_depth`` is the K it was trained for.
+
+    ``revision`` is a commit on the hub; where it is None the newest is taken, and recorded.
+    """
+
+    target: str
+    method: Literal["eagle3", "p-eagle"]
+    hub_id: str | None = None
+    artifact: str | None = None
+    layers: int | None = None
+    trained_depth: int | None = None
+    weights_gb: float | None = None
+    revision: str | None = None
+    licence: str | None = None
+    source: str
+    date: str
+
+
+class JumpStartEntry(_Entry):
+    """What JumpStart's own spec deploys for a model: from the catalogue, or ``locked`` by `peagle.lock`.
+
+    A lock has whole addresses (``target_uri``, ``draft_uri``, images without {registry}), the catalogue
+    keys of the region's public bucket. ``messages`` are AWS's own words about the model.
+    """
+
+    jumpstart_model_id: str
+    version: str
+    config_name: str
+    source: str
+    date: str
+    gated: bool
+    image: str
+    family_images: Mapping[str, str]
+    target_key: str
+    draft_key: str
+    draft_channel: str
+    default_instance_type: str
+    instance_types: tuple[str, ...]
+    network_isolation: bool
+    download_timeout_s: int
+    startup_timeout_s: int
+    environment: Mapping[str, str]
+    speculative_config: str
+    instance_environment: Mapping[str, Mapping[str, str]]
+    locked: bool = False
+    target_uri: str | None = None
+    draft_uri: str | None = None
+    deprecated: bool = False
+    vulnerabilities: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
+
+    def image_for(self, instance_type: str) -> str:
+        """Return the image of an instance type; {registry} in it stands for the region's registry."""
+        of_family = self.family_images.get(instance_type.removeprefix("ml.").partition(".")[0], self.image)
+        return self.family_images.get(instance_type, of_family)
+
+    def environment_for(self, instance_type: str) -> dict[str, str]:
+        """Return the environment on an instance type, without the draft settings."""
+        return {**self.environment, **self.instance_environment.get(instance_type, {})}
+
+    def target(self, region: str) -> str:
+        """Return the S3 prefix of the target's files."""
+        return self.target_uri or f"s3://jumpstart-cache-prod-{region}/{self.target_key}"
+
+    def draft(self, region: str) -> str | None:
+        """Return the S3 prefix of the draft head's files; None where the config has none."""
+        if self.draft_uri or not self.draft_key:
+            return self.draft_uri
+        return f"s3://jumpstart-cache-prod-{region}/{self.draft_key}"
+
+
+class InstanceEntry(_Entry):
+    """One instance type: GPUs and GB per GPU, or host memory where there is no GPU."""
+
+    gpu: str | None = None
+    gpu_count: int = 0
+    gpu_memory_gb: float = 0.0
+    host_memory_gb: float | None = None
+    local_storage: bool = False
+    min_driver: int | None = None
+    source: str
+    date: str
+
+
+class PriceEntry(_Entry):
+    """USD per hour of one instance on demand; kind "ec2" is not SageMaker's own price."""
+
+    instance: str
+    region: str
+    usd_per_hour: float
+    kind: Literal["sagemaker", "ec2"]
+    source: str
+    date: str
+
+
+class RegionEntry(_Entry):
+    """The account and domain of the region's image registry."""
+
+    account: str
+    domain: str
+
+    def registry(self, region: str) -> str:
+        """Return the registry's host name."""
+        return f"{self.account}.dkr.ecr.{region}.{self.domain}"
+
+
+class RegionList(_Entry):
+    """The regions that have a feature."""
+
+    source: str
+    date: str
+    regions: tuple[str, ...]
+
+
+class Catalog(_Entry):
+    """Everything known, by id."""
+
+    models: Mapping[str, ModelEntry]
+    heads: Mapping[str, HeadEntry]
+    jumpstart: Mapping[str, JumpStartEntry]
+    images: ImageCatalog
+    instances: Mapping[str, InstanceEntry]
+    prices: tuple[PriceEntry, ...]
+    regions: Mapping[str, RegionEntry]
+    instance_pools: RegionList
+
+    def model(self, model_id: str) -> ModelEntry:
+        """Return one model.
+
+        Raises:
+            SpecError: no such model; the message lists the known ones.
+        """
+        if model_id not in self.models:
+            raise SpecError(
+                f"model: found {model_id!r}; allowed: {', '.join(sorted(self.models))}."
+                f"{suggest(model_id, self.models)}",
+                next_step="Change 'model' to an id of the catalogue.",
+                details={"field": "model", "allowed": sorted(self.models)},
+            )
+        return self.models[model_id]
+
+    def heads_for(self, model_id: str) -> dict[str, HeadEntry]:
+        """Return the heads of a model by id."""
+        return {name: head for name, head in self.heads.items() if head.target == model_id}
+
+    def published_by_aws(self, uri: str) -> bool:
+        """Return whether AWS publishes this image, so that nothing of this project runs in it."""
+        host, _, path = uri.partition("/")
+        if host == "public.ecr.aws":
+            return path.startswith("deep-learning-containers/")
+        return host.partition(".")[0] in {region.account for region in self.regions.values()}
+
+    def price(self, instance: str, region: str) -> PriceEntry | None:
+        """Return the price of an instance in a region, SageMaker's own before EC2's; None if unknown."""
+        found = [row for row in self.prices if row.instance == instance and row.region == region]
+        return min(found, key=lambda row: row.kind != "sagemaker", default=None)
+
+
+def _read(name: str) -> Any:
+    text = resources.files("peagle_sm.core").joinpath("data", f"{name}.yaml").read_text(encoding="utf-8")
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+def _instances(data: Mapping[str, Any]) -> dict[str, InstanceEntry]:
+    origin = {"source": data["source"], "date": data["date"]}
+    entries: dict[str, InstanceEntry] = {}
+    for family, facts in data["families"].items():
+        shared = {key: value for key, value in facts.items() if key != "counts"}
+        for size, count in facts["counts"].items():
+            entries[f"ml.{family}.{size}"] = InstanceEntry(gpu_count=count, **shared, **origin)
+    for name, facts in data["hosts"].items():
+        entries[name] = InstanceEntry(host_memory_gb=facts["memory_gb"], **origin)
+    return entries
+
+
+@cache
+def load_catalog() -> Catalog:
+    """Read the packaged catalogue; the result is shared and immutable."""
+    regions = _read("regions")
+    return Catalog.model_validate(
+        {
+            "models": _read("models"),
+            "heads": _read("heads"),
+            "jumpstart": _read("jumpstart"),
+            "images": _read("images"),
+            "instances": _instances(_read("instances")),
+            "prices": _read("prices"),
+            "regions": regions["regions"],
+            "instance_pools": regions["instance_pools"],
+        }
+    )
+
+
+@cache
+def known_instance_types() -> frozenset[str]:
+    """Return the instance types that botocore's own service model allows for an endpoint."""
+    from botocore.session import Session  # imported here: it is slow, and few commands need it
+
+    shape = Session().get_service_model("sagemaker").shape_for("ProductionVariantInstanceType")
+    return frozenset(shape.metadata["enum"])
+
+
+@cache
+def known_regions() -> frozenset[str]:
+    """Return the regions of every partition for which botocore's endpoint data lists SageMaker."""
+    from botocore.session import Session  # imported here: it is slow, and few commands need it
+
+    session = Session()
+    return frozenset(
+        region
+        for partition in session.get_available_partitions()
+        for region in session.get_available_regions("sagemaker", partition_name=partition)
+    )

@@ -1,0 +1,218 @@
+"""Escaped HTML markup, and cards as HTML and as text. Pure.
+
+A card shows a plan, a status or a result in a notebook or a report. A notebook's theme is not the browser's,
+and an output cannot ask which it is. So text has the page's own colour, lines are a transparent grey, and the
+few colours are readable on white and on black. Styles are in the elements, because an untrusted notebook
+removes ``<style>``. Without styles a card is plain tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, Literal
+
+VOID = frozenset({"meta", "br", "hr", "link"})
+
+
+class Safe(str):
+    """Text that is markup: it is not escaped again."""
+
+    __slots__ = ()
+
+
+Content = str | float | None
+"""What an element holds: `Safe` goes in as it is, other text is escaped, None is left out."""
+
+
+def join(*parts: Content, by: str = "") -> Safe:
+    """Put parts side by side."""
+    return Safe(by.join(_inside(part) for part in parts if part is not None))
+
+
+def tag(name: str, /, *content: Content, **attributes: Content) -> Safe:
+    """One element; ``class_`` loses its underline, inner ones become hyphens; None leaves one out."""
+    written = "".join(
+        f' {_attribute(key)}="{escape(_plain(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if name in VOID:
+        return Safe(f"<{name}{written}>")
+    return Safe(f"<{name}{written}>{join(*content)}</{name}>")
+
+
+def _attribute(key: str) -> str:
+    return key.removesuffix("_").replace("_", "-") if key != "viewBox" else key
+
+
+def _inside(part: Content) -> str:
+    return part if isinstance(part, Safe) else escape(_plain(part), quote=False)
+
+
+def _plain(value: Content) -> str:
+    if isinstance(value, float):  # coordinates: two decimals are finer than any screen
+        return f"{value:.2f}".rstrip("0").rstrip(".")
+    return str(value)
+
+
+Tone = Literal["good", "bad", "caution", "plain"]
+_COLOURS: dict[Tone, str] = {"good": "#2e9e5b", "bad": "#d64545", "caution": "#c07f00", "plain": "#808080"}
+_LINE = "rgba(128,128,128,.35)"
+_CARD = (
+    f"border:1px solid {_LINE};border-radius:6px;padding:.7em 1em;margin:.3em 0;max-width:64em;"
+    "line-height:1.45"
+)
+_TABLE = "border-collapse:collapse;margin:.35em 0;font-size:.95em"
+_FAINT = "opacity:.75"
+_CELL = "padding:.15em .9em .15em 0;vertical-align:top"
+_SHORT = 24
+"""Characters up to which a cell stays on one line: a long neighbour must not break `P-EAGLE` in two."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """``right`` names the heads of columns of figures; a ``folded`` table is opened by its title."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    right: tuple[str, ...] = ()
+    folded: bool = False
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence below the figures; the ``tone`` is said in words too (``warning: …``) by its text."""
+
+    text: str
+    tone: Tone = "plain"
+
+
+@dataclass(frozen=True)
+class Card:
+    """``tone`` is the colour at the left; ``headline`` the one sentence to read."""
+
+    title: str
+    headline: str = ""
+    tone: Tone = "plain"
+    fields: tuple[tuple[str, str], ...] = ()
+    tables: tuple[Table, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
+class Shown:
+    """Something that a notebook shows as its `card`, a terminal as the card's text."""
+
+    def card(self) -> Card:
+        """Return what is shown."""
+        raise TypeError(f"{type(self).__name__} has no card")
+
+    def __str__(self) -> str:
+        return text(self.card())
+
+    def _repr_html_(self) -> str:
+        return html(self.card())
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """For IPython; both arguments are hints that may be ignored."""
+        card = self.card()
+        return {"text/html": html(card), "text/plain": text(card)}
+
+
+def html(card: Card) -> str:
+    """The card as one element that needs nothing else."""
+    return tag(
+        "div",
+        tag("div", tag("strong", card.title)),
+        tag("div", card.headline, style="font-size:1.08em;margin:.15em 0 .3em") if card.headline else None,
+        _fields(card.fields),
+        *(_table(one) for one in card.tables),
+        *(_note(one) for one in card.notes),
+        style=f"{_CARD};border-left:5px solid {_COLOURS[card.tone]}",
+    )
+
+
+def _fields(fields: Sequence[tuple[str, str]]) -> Safe | None:
+    if not fields:
+        return None
+    rows = [
+        tag(
+            "tr",
+            tag("th", name, scope="row", style=f"{_cell(name)};text-align:left;font-weight:normal;{_FAINT}"),
+            tag("td", value, style=f"{_cell(value)};text-align:left"),
+            style="background:transparent",
+        )
+        for name, value in fields
+    ]
+    return tag("table", tag("tbody", *rows), style=_TABLE)
+
+
+def _table(table: Table) -> Safe:
+    aligned = ["right" if head in table.right else "left" for head in table.heads]
+    head = tag(
+        "tr",
+        *(
+            tag(
+                "th",
+                name,
+                scope="col",
+                style=f"{_cell(name)};text-align:{side};border-bottom:1px solid {_LINE}",
+            )
+            for name, side in zip(table.heads, aligned, strict=True)
+        ),
+        style="background:transparent",
+    )
+    rows = [
+        tag(
+            "tr",
+            *(
+                tag("td", cell, style=f"{_cell(cell)};text-align:{side}")
+                for cell, side in zip(row, aligned, strict=True)
+            ),
+            style="background:transparent",
+        )
+        for row in table.rows
+    ]
+    grid = tag("table", tag("thead", head), tag("tbody", *rows), style=_TABLE)
+    if table.folded:
+        return tag("details", tag("summary", table.title, style="cursor:pointer"), grid)
+    return join(tag("div", table.title, style=f"margin-top:.5em;{_FAINT}") if table.title else None, grid)
+
+
+def _cell(content: str) -> str:
+    kept = len(content) <= _SHORT and "\n" not in content
+    return f"{_CELL};white-space:{'nowrap' if kept else 'pre-line'}"
+
+
+def _note(note: Note) -> Safe:
+    mark = tag("span", "● ", style=f"color:{_COLOURS[note.tone]}", aria_hidden="true")
+    return tag("div", mark, note.text, style="font-size:.92em;margin-top:.25em")
+
+
+def text(card: Card) -> str:
+    """The card for a terminal, or a notebook that shows no HTML."""
+    parts = ["\n".join(line for line in (card.title, card.headline) if line)]
+    if card.fields:
+        width = max(len(name) for name, _ in card.fields)
+        gap = "\n" + " " * (width + 4)
+        parts.append(
+            "\n".join(f"  {name.ljust(width)}  {value.replace(chr(10), gap)}" for name, value in card.fields)
+        )
+    parts += [_plain_text(one) for one in card.tables]
+    if card.notes:
+        parts.append("\n".join(f"note: {one.text}" for one in card.notes))
+    return "\n\n".join(parts)
+
+
+def _plain_text(table: Table) -> str:
+    cells = [[" ".join(cell.split()) for cell in row] for row in (table.heads, *table.rows)]
+    widths = [max(len(row[at]) for row in cells) for at in range(len(table.heads))]
+    right = [head in table.right for head in table.heads]
+
+    def line(row: Sequence[str]) -> str:
+        sized = zip(row, widths, right, strict=True)
+        return "  ".join(cell.rjust(width) if to else cell.ljust(width) for cell, width, to in sized).rstrip()
+
+    return "\n".join(([table.title] if table.title else []) + [f"  {line(row)}" for row in cells])

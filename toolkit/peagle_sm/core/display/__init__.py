@@ -1,1 +1,0 @@
-"""Text and HTML of what a notebook or a report shows. Pure."""

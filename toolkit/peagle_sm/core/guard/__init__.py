@@ -1,1 +1,0 @@
-"""What the guard's stack, its Lambdas and the command line agree on."""

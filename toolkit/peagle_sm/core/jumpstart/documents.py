@@ -1,0 +1,399 @@
+"""JumpStart's documents as typed records: the manifest and a model's spec. Pure.
+
+The manifest lists the versions of each model and where each version's spec is. A spec has configs, their
+ranking, and each config's fields. Errors name the document and the field.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from peagle_sm.core.errors import NotFound, ServiceFault, SpecError
+from peagle_sm.core.spec.validation import explain, show, suggest
+
+AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
+
+_STEP = (
+    "AWS's document is not as it used to be: say so at this project's issues, and meanwhile use source: "
+    "container with model_uri and head_uri."
+)
+
+
+class Record(BaseModel):
+    """A part of a document; fields that nothing here needs are passed over."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+
+
+class CatalogueDamaged(ServiceFault):
+    """A manifest or spec of JumpStart's that cannot be read: a fault on AWS's side."""
+
+
+def load_json(content: bytes, origin: str) -> Any:
+    """Read JSON; ``origin`` (an S3 URI, say) opens the message.
+
+    Raises:
+        CatalogueDamaged: not UTF-8, or not JSON.
+    """
+    try:
+        return json.loads(content)
+    except UnicodeDecodeError as error:
+        raise CatalogueDamaged(f"{origin}: not UTF-8 text: {error.reason}", next_step=_STEP) from error
+    except json.JSONDecodeError as error:
+        raise CatalogueDamaged(
+            f"{origin}: not JSON at line {error.lineno}, column {error.colno}: {error.msg}", next_step=_STEP
+        ) from error
+    except RecursionError as error:
+        raise CatalogueDamaged(f"{origin}: nested too deeply", next_step=_STEP) from error
+
+
+def check_record(model: type[AnyRecord], data: Any, origin: str) -> AnyRecord:
+    """Make a record of JSON's data.
+
+    Raises:
+        CatalogueDamaged: a field is missing or of another kind; the message names each.
+    """
+    try:
+        # strict as JSON is: a list stands for a tuple, and a text never for a number
+        return model.model_validate_json(json.dumps(data))
+    except ValidationError as error:
+        told: SpecError = explain(error, origin=origin, model=model)
+        raise CatalogueDamaged(told.message, next_step=_STEP, details=told.details) from error
+
+
+def damaged(origin: str, found: Any, allowed: str) -> CatalogueDamaged:
+    """The error for a value that is not what it must be."""
+    return CatalogueDamaged(f"{origin}: found {show(found)}; allowed: {allowed}", next_step=_STEP)
+
+
+MANIFEST_KEY = "models_manifest.json"
+_HUB = re.compile(r"^(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/", re.IGNORECASE)
+# The endings by which a repository on the hub names the number format of the same model.
+_FORMATS = re.compile(r"-(fp8|fp4|nvfp4|mxfp4|bf16|int8|int4|awq|gptq)$", re.IGNORECASE)
+
+
+class Row(Record):
+    """One version of one model; ``min_version`` is the oldest SageMaker SDK that may use it."""
+
+    model_id: str = Field(min_length=1)
+    version: str = Field(min_length=1)
+    min_version: str
+    spec_key: str = Field(min_length=1)
+    search_keywords: tuple[str, ...] | None = None
+
+
+def parse_manifest(content: bytes, origin: str = MANIFEST_KEY) -> tuple[Row, ...]:
+    """Read a manifest.
+
+    Raises:
+        CatalogueDamaged: it is not a list of rows; the message names the row and the field.
+    """
+    data = load_json(content, origin)
+    if not isinstance(data, list):
+        raise damaged(origin, data, "a list of rows")
+    return tuple(check_record(Row, row, f"{origin}: row {number}") for number, row in enumerate(data, 1))
+
+
+def order_of(version: str) -> tuple[tuple[int, ...], str]:
+    """What versions are ordered by: their numbers first, whatever follows them last."""
+    numbers = re.match(r"v?(\d+(?:\.\d+)*)", version)
+    return (tuple(int(part) for part in numbers[1].split(".")) if numbers else (), version)
+
+
+def row_of(rows: Sequence[Row], model_id: str, version: str | None = None) -> Row:
+    """Return the row of a version of a model; without one, of its newest.
+
+    Raises:
+        NotFound: there is no such model, or no such version; the message names what there is.
+    """
+    of_model = sorted(
+        (row for row in rows if row.model_id == model_id), key=lambda row: order_of(row.version)
+    )
+    if not of_model:
+        raise NotFound(
+            f"JumpStart's manifest has no model {model_id!r}."
+            f"{suggest(model_id, {row.model_id for row in rows})}",
+            next_step="Look whether the region has JumpStart, and give another --region if not.",
+        )
+    chosen = [row for row in of_model if version in (None, row.version)]
+    if not chosen:
+        raise NotFound(
+            f"JumpStart has no version {version} of {model_id} any more; there are "
+            f"{', '.join(row.version for row in of_model)}",
+            next_step="Run `peagle-sm lock --upgrade SPEC` to move to the newest, and read what changes.",
+        )
+    return chosen[-1]
+
+
+def hub_name(url: str) -> str:
+    """Return the repository of a Hugging Face URL or id, in small letters: "openai/gpt-oss-20b"."""
+    return _HUB.sub("", url.strip()).strip("/").lower()
+
+
+def is_same_model(url: str, hub_id: str) -> bool:
+    """Say whether a URL is that of a repository, or of the same model in another number format."""
+    return _FORMATS.sub("", hub_name(url)) == _FORMATS.sub("", hub_name(hub_id))
+
+
+def candidates(rows: Sequence[Row], hub_id: str, limit: int = 12) -> tuple[Row, ...]:
+    """Return the newest rows of models whose id may be that of a repository, the likeliest first.
+
+    The manifest has no URLs, so the specs of these have to be read. Likely is who shares the most words
+    with the repository's name; who shares none is left out.
+    """
+    wanted = _words(_FORMATS.sub("", hub_name(hub_id).rpartition("/")[2]))
+    newest = {
+        row.model_id: row for row in sorted(rows, key=lambda row: order_of(row.version))
+    }  # the last one of an id wins
+    scored = [(len(wanted & _words(row.model_id)), row) for row in newest.values()]
+    best = sorted((pair for pair in scored if pair[0]), key=lambda pair: (-pair[0], pair[1].model_id))
+    return tuple(row for _, row in best[:limit])
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[a-z0-9]+", text.lower()))
+
+
+# What a config may not change (JumpStartConfigComponent.OVERRIDING_DENY_LIST of the SDK).
+_NOT_OVERRIDDEN = frozenset(
+    {
+        "model_id",
+        "url",
+        "version",
+        "min_sdk_version",
+        "deprecated",
+        "deprecated_message",
+        "deprecate_warn_message",
+        "resource_name_base",
+        "gated_bucket",
+        "training_supported",
+        "incremental_training_supported",
+    }
+)
+RANKING = "overall"
+PLAIN = "default"
+"""The name given to the one config of a spec that has no configs."""
+
+
+class Variable(Record):
+    """One variable of the container's environment."""
+
+    name: str = Field(min_length=1)
+    default: str | int | float | bool
+
+
+class Properties(Record):
+    """What one instance type or family has of its own."""
+
+    environment_variables: Mapping[str, str | int | float | bool] | None = None
+    prepacked_artifact_key: str | None = None
+    artifact_key: str | None = None
+    image_uri: str | None = None
+
+
+class Regional(Record):
+    """What one instance type or family has by region, as the name of an alias: "$gpu_ecr_uri_2"."""
+
+    image_uri: str | None = None
+
+
+class Variant(Record):
+    """One instance type (ml.g5.12xlarge) or family (g5)."""
+
+    properties: Properties | None = None
+    regional_properties: Regional | None = None
+
+
+class Variants(Record):
+    """Instance types and families, and the aliases that they name, by region."""
+
+    regional_aliases: Mapping[str, Mapping[str, str]] | None = None
+    variants: Mapping[str, Variant] = Field(default_factory=dict)
+
+
+class S3Source(Record):
+    """Where a channel's files lie: a key of a bucket of JumpStart's, or a whole URI."""
+
+    s3_uri: str = Field(min_length=1)
+    s3_data_type: str
+    compression_type: str
+
+
+class Provider(Record):
+    """Whose the files are; JumpStart's own lie in its own buckets."""
+
+    name: str = ""
+    classification: str = "ungated"
+
+
+class Channel(Record):
+    """Further files of a model, such as its draft head."""
+
+    channel_name: str = Field(min_length=1)
+    s3_data_source: S3Source
+    artifact_version: str | None = None
+    provider: Provider | None = None
+    hosting_eula_key: str | None = None
+
+
+class Channels(Record):
+    """The further files by their purpose."""
+
+    speculative_decoding: tuple[Channel, ...] | None = None
+
+
+class DeployArguments(Record):
+    """Seconds that the download and the container's start may take."""
+
+    model_data_download_timeout: int | None = None
+    container_startup_health_check_timeout: int | None = None
+
+
+class Config(Record):
+    """The fields of one config, with the model's own beneath them."""
+
+    hosting_instance_type_variants: Variants | None = None
+    hosting_artifact_key: str | None = None
+    hosting_prepacked_artifact_key: str | None = None
+    hosting_use_script_uri: bool = True
+    hosting_additional_data_sources: Channels | None = None
+    hosting_eula_key: str | None = None
+    inference_environment_variables: tuple[Variable, ...] = ()
+    inference_enable_network_isolation: bool = False
+    inference_vulnerable: bool = False
+    inference_vulnerabilities: tuple[str, ...] = ()
+    default_inference_instance_type: str | None = None
+    supported_inference_instance_types: tuple[str, ...] | None = None
+    deploy_kwargs: DeployArguments = Field(default_factory=DeployArguments)
+
+    @property
+    def heads(self) -> tuple[Channel, ...]:
+        """The channels with a draft head."""
+        sources = self.hosting_additional_data_sources
+        return (sources and sources.speculative_decoding) or ()
+
+
+class Model(Record):
+    """The fields of the model itself, which no config changes."""
+
+    model_id: str = Field(min_length=1)
+    version: str = Field(min_length=1)
+    min_sdk_version: str | None = None
+    url: str | None = None
+    huggingface_id: str | None = None
+    license: str | None = None
+    gated_bucket: bool = False
+    deprecated: bool = False
+    deprecated_message: str | None = None
+    deprecate_warn_message: str | None = None
+    usage_info_message: str | None = None
+
+
+@dataclass(frozen=True)
+class Document:
+    """A whole spec; ``ranking`` names its configs, AWS's own first choice first."""
+
+    origin: str
+    model: Model
+    configs: Mapping[str, Config]
+    ranking: tuple[str, ...]
+
+    def config(self, name: str) -> Config:
+        """Return one config.
+
+        Raises:
+            NotFound: there is none of that name.
+        """
+        if name not in self.configs:
+            raise NotFound(
+                f"--config: found {name!r}; {self.model.model_id} {self.model.version} has "
+                f"{', '.join(self.ranking)}.{suggest(name, self.configs)}",
+                next_step="Name one of those, or leave --config out.",
+            )
+        return self.configs[name]
+
+
+def parse_document(content: bytes, origin: str = "JumpStart spec") -> Document:
+    """Read a spec.
+
+    Raises:
+        CatalogueDamaged: it is not JSON, or a field that a deployment needs is not as it must be.
+    """
+    data = load_json(content, origin)
+    if not isinstance(data, dict):
+        raise damaged(origin, data, "a mapping of fields")
+    model = check_record(Model, data, origin)
+    configs = {
+        name: check_record(Config, fields, f"{origin}: config {name}" if name != PLAIN else origin)
+        for name, fields in _merged(data, origin).items()
+    }
+    return Document(origin, model, configs, _ranking(data, tuple(configs), origin))
+
+
+def _merged(data: Mapping[str, Any], origin: str) -> dict[str, dict[str, Any]]:
+    """Each config's fields: the model's, with those of its components over them, in their order."""
+    configs = _mapping(data, "inference_configs", origin)
+    if not configs:
+        return {PLAIN: dict(data)}
+    components = _mapping(data, "inference_config_components", origin)
+    merged = {}
+    for name, config in configs.items():
+        where = f"{origin}: inference_configs.{name}"
+        if not isinstance(config, dict):
+            raise damaged(where, config, "a mapping of fields")
+        fields = dict(data)
+        for part in _names(config.get("component_names"), f"{where}.component_names"):
+            component = components.get(part)
+            if not isinstance(component, dict):
+                raise damaged(f"{where}.component_names", part, f"one of {', '.join(components) or 'none'}")
+            kept = {key: value for key, value in component.items() if key not in _NOT_OVERRIDDEN}
+            fields = _overridden(fields, kept)
+        merged[name] = fields
+    return merged
+
+
+def _overridden(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay a mapping over another: mappings are merged, anything else is replaced, lists as a whole."""
+    result = dict(below)
+    for key, value in above.items():
+        under = result.get(key)
+        result[key] = (
+            _overridden(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
+        )
+    return result
+
+
+def _ranking(data: Mapping[str, Any], names: tuple[str, ...], origin: str) -> tuple[str, ...]:
+    """The names by the ranking "overall"; by the alphabet where there is none, as the SDK does."""
+    ranked = _mapping(data, "inference_config_rankings", origin).get(RANKING)
+    if ranked is None or names == (PLAIN,):
+        return tuple(sorted(names))
+    where = f"{origin}: inference_config_rankings.{RANKING}"
+    if not isinstance(ranked, dict):
+        raise damaged(where, ranked, "a mapping of fields")
+    order = _names(ranked.get("rankings"), f"{where}.rankings")
+    unknown = [name for name in order if name not in names]
+    if unknown:
+        raise damaged(f"{where}.rankings", unknown[0], f"one of {', '.join(names)}")
+    return (*dict.fromkeys(order), *sorted(set(names) - set(order)))
+
+
+def _mapping(data: Mapping[str, Any], field: str, origin: str) -> dict[str, Any]:
+    found = data.get(field)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise damaged(f"{origin}: {field}", found, "a mapping of names to fields")
+    return found
+
+
+def _names(found: Any, origin: str) -> list[str]:
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise damaged(origin, found, "a list of names")
+    return found

@@ -1,0 +1,118 @@
+"""Write fields into a spec file, and keep its comments, order and layout. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.spec.endpoint_spec import parse_spec
+
+
+def edit_spec(text: str, fields: Mapping[str, Any], origin: str = "spec") -> str:
+    """Return a spec's text with each dotted field set, and still a spec.
+
+    Raises:
+        SpecError: the text is no spec, a field's place cannot be found, or the result is not acceptable.
+    """
+    parse_spec(text, origin)
+    written = write_fields(text, fields, origin)
+    parse_spec(written, origin)
+    return written
+
+
+def write_fields(text: str, fields: Mapping[str, Any], origin: str = "spec") -> str:
+    """Return the text with each dotted field set, for example ``{"serving.env.A": "x"}``.
+
+    A name may hold no dot, as those of a spec and of its environment do not.
+
+    Raises:
+        SpecError: the place of a field could not be found; the message says what to write by hand.
+    """
+    for dotted, value in fields.items():
+        text = _write(text, dotted.split("."), value, origin)
+    return text
+
+
+def _write(text: str, path: Sequence[str], value: Any, origin: str) -> str:
+    wanted = _with(yaml.safe_load(text), path, value)
+    try:
+        written = _edit(text, path, value)
+        found = yaml.safe_load(written)
+    except (yaml.YAMLError, IndexError):
+        written, found = text, None
+    if found != wanted:
+        dotted = ".".join(path)
+        raise SpecError(
+            f"{origin}: the place of {dotted} could not be found in its text",
+            next_step=f"write it there yourself: {dotted}: {_flow(value)}",
+        )
+    return written
+
+
+def _with(content: Any, path: Sequence[str], value: Any) -> dict[str, Any]:
+    base = dict(content) if isinstance(content, dict) else {}
+    inner = value if len(path) == 1 else _with(base.get(path[0]), path[1:], value)
+    return {**base, path[0]: inner}
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_flow(each)}" for key, each in value.items()) + "}"
+    if not isinstance(value, str):
+        return json.dumps(value)
+    # A plain scalar where YAML reads it back as it is, within braces too, else a quoted one.
+    text = yaml.safe_dump([value], width=10_000, allow_unicode=True, default_flow_style=True)
+    return text.rstrip("\n").removeprefix("[").removesuffix("]")
+
+
+def _edit(text: str, path: Sequence[str], value: Any) -> str:
+    lines = text.split("\n")
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    rest = list(path)
+    while isinstance(node, yaml.MappingNode):
+        found = next((each for name, each in node.value if name.value == rest[0]), None)
+        if found is None:
+            return _insert(lines, node, rest, value)
+        node, rest = found, rest[1:]
+        if not rest:
+            break
+    for key in reversed(rest):  # a field with nothing behind it, such as `serving:`
+        value = {key: value}
+    assert node is not None  # a spec is a mapping
+    return _replace(lines, node, _flow(value))
+
+
+def _replace(lines: list[str], node: yaml.Node, new: str) -> str:
+    start, end = node.start_mark, node.end_mark
+    head, tail = lines[start.line][: start.column], lines[end.line][end.column :]
+    blank = "" if not head or head.endswith((" ", "\t")) else " "
+    return "\n".join([*lines[: start.line], f"{head}{blank}{new}{tail}", *lines[end.line + 1 :]])
+
+
+def _insert(lines: list[str], node: yaml.MappingNode, path: Sequence[str], value: Any) -> str:
+    if node.flow_style:
+        end = node.end_mark
+        inside, tail = lines[end.line][: end.column - 1].rstrip(), lines[end.line][end.column - 1 :]
+        for key in reversed(path[1:]):
+            value = {key: value}
+        comma = " " if inside.endswith(",") else "" if inside.endswith("{") else ", "
+        new = f"{inside}{comma}{path[0]}: {_flow(value)}{tail}"
+        return "\n".join([*lines[: end.line], new, *lines[end.line + 1 :]])
+    first, row = node.value[0][0].start_mark.column, _last_row(node)
+    made = [f"{' ' * (first + 2 * depth)}{key}:" for depth, key in enumerate(path)]
+    made[-1] += f" {_flow(value)}"
+    return "\n".join([*lines[: row + 1], *made, *lines[row + 1 :]])
+
+
+def _last_row(node: yaml.Node) -> int:
+    if isinstance(node, yaml.ScalarNode):
+        return int(node.end_mark.line) - (1 if node.style in ("|", ">") else 0)
+    assert isinstance(node, yaml.CollectionNode)
+    if node.flow_style or not node.value:
+        return int(node.end_mark.line)
+    last = node.value[-1]
+    return _last_row(last[1] if isinstance(node, yaml.MappingNode) else last)

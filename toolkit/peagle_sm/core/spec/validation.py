@@ -1,0 +1,195 @@
+"""Validation errors of files: what was found, what is allowed, and the line.
+
+Pydantic's errors become `SpecError`. The YAML loader rejects duplicate keys and finds the line of a field.
+"""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Union, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from peagle_sm.core.errors import SpecError
+
+
+class UniqueKeys(yaml.SafeLoader):
+    """YAML lets the last of two equal keys win in silence; a spec says each thing once."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Read a mapping; raises ConstructorError at a key that is there already."""
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue  # the base class refuses it, and says where
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{key.value!r} is given twice", key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def line_of(text: str, field: str) -> int | None:
+    """Return the line of a dotted field in YAML, or of the nearest mapping above it that the text has.
+
+    None where the text does not name even the first part, as for a missing top-level field.
+    """
+    node, rest, line = yaml.compose(text, Loader=yaml.SafeLoader), field, None
+    while rest and node is not None:
+        found = max(_steps(node, rest), key=lambda step: len(step[0]), default=None)
+        if found is None:
+            break
+        name, mark, node = found
+        line, rest = mark.line + 1, rest[len(name) + 1 :]
+    return line
+
+
+def _steps(node: yaml.Node, rest: str) -> Iterator[tuple[str, yaml.Mark, yaml.Node]]:
+    """Yield the children that ``rest`` may begin with: several, since names may hold dots (tags)."""
+    children: list[tuple[str, yaml.Mark, yaml.Node]] = []
+    if isinstance(node, yaml.MappingNode):
+        children = [
+            (key.value, key.start_mark, value)
+            for key, value in node.value
+            if isinstance(key, yaml.ScalarNode)
+        ]
+    elif isinstance(node, yaml.SequenceNode):
+        children = [(str(index), item.start_mark, item) for index, item in enumerate(node.value)]
+    return (step for step in children if rest == step[0] or rest.startswith(f"{step[0]}."))
+
+
+_ALLOWED = {
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "dict_type": "a mapping of names to values",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "model_type": "a mapping of fields",
+    "finite_number": "a finite number",
+}
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Return " Did you mean 'x'?" for the closest known word, or an empty string."""
+    close = difflib.get_close_matches(word.lower(), sorted(known), n=1, cutoff=0.6)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def show(value: Any, limit: int = 80) -> str:
+    """Show a found value on one line, shortened to ``limit`` characters."""
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _submodel(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in (Union, types.UnionType):
+        return next((found for arg in get_args(annotation) if (found := _submodel(arg))), None)
+    return None
+
+
+def _fields_at(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
+    """Return the field names of the model in which ``location``'s last part stands."""
+    current: type[BaseModel] | None = model
+    for part in location[:-1]:
+        if current is None or part not in current.model_fields:
+            return []
+        current = _submodel(current.model_fields[str(part)].annotation)
+    return sorted(current.model_fields) if current else []
+
+
+def _allowed(error: ErrorDetails) -> str:
+    context = error.get("ctx", {})
+    match error["type"]:
+        case "literal_error" | "enum":
+            return str(context["expected"]).replace(" or ", ", ").replace("'", "")
+        case "greater_than_equal":
+            return f"{context['ge']} or more"
+        case "greater_than":
+            return f"more than {context['gt']}"
+        case "less_than_equal":
+            return f"{context['le']} or less"
+        case "less_than":
+            return f"less than {context['lt']}"
+        case "string_too_short":
+            return f"at least {context['min_length']} character(s)"
+        case "string_too_long":
+            return f"at most {context['max_length']} characters"
+        case "string_pattern_mismatch":
+            return f"a text that matches {context['pattern']}"
+        case "too_long":
+            return f"at most {context['max_length']} items"
+        case "too_short":
+            return f"at least {context['min_length']} item(s)"
+        case "value_error":
+            return str(context["error"])
+        case kind:
+            return _ALLOWED.get(kind, error["msg"])
+
+
+def _line(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str]:
+    """Return the field, its complaint, and the next step."""
+    location = error["loc"]
+    field = ".".join(str(part) for part in location) or "the whole"
+    fields = _fields_at(model, location)
+    if error["type"] == "extra_forbidden":
+        known = ", ".join(fields)
+        return (
+            field,
+            (
+                f"unknown field {field!r} (found {show(error['input'])}); "
+                f"allowed here: {known}.{suggest(str(location[-1]), fields)}"
+            ),
+            f"Remove {field!r} or correct its name.",
+        )
+    if error["type"] == "missing":
+        return field, f"field {field!r} is missing; allowed: a value for it", f"Add {field!r}."
+    allowed = _allowed(error)
+    if error["type"] == "value_error" and isinstance(error["input"], dict) and ": found " in allowed:
+        # a rule over several fields names its field and the value found itself
+        named = f"{field}.{allowed}" if location else allowed
+        culprit = named.partition(":")[0]
+        return culprit, named, f"Change {culprit!r}."
+    options = allowed.split(", ")
+    hint = suggest(error["input"], options) if isinstance(error["input"], str) and len(options) > 1 else ""
+    return field, f"{field}: found {show(error['input'])}; allowed: {allowed}.{hint}", f"Change {field!r}."
+
+
+def _message(origin: str, problems: Sequence[str]) -> str:
+    return f"{origin}: " + (problems[0] if len(problems) == 1 else "\n  " + "\n  ".join(problems))
+
+
+def with_lines(error: SpecError, text: str, origin: str) -> SpecError:
+    """Return an error of `explain` with the line of each bad field in the YAML that it was read from."""
+    problems = [{**one, "line": line_of(text, one["field"])} for one in error.details["problems"]]
+    placed = [f"line {one['line']}: {one['message']}" if one["line"] else one["message"] for one in problems]
+    return SpecError(
+        _message(origin, placed),
+        next_step=error.next_step,
+        details={**error.details, "origin": origin, "problems": problems},
+    )
+
+
+def explain(error: ValidationError, *, origin: str, model: type[BaseModel]) -> SpecError:
+    """Make a SpecError that names every bad field; its details hold them as ``problems``."""
+    lines = [_line(item, model) for item in error.errors(include_url=False)]
+    return SpecError(
+        _message(origin, [text for _, text, _ in lines]),
+        next_step=" ".join(dict.fromkeys(step for _, _, step in lines)),
+        details={
+            "origin": origin,
+            "problems": [{"field": field, "message": text, "next_step": step} for field, text, step in lines],
+        },
+    )

@@ -1,0 +1,271 @@
+"""Acceptance of draft tokens: from the answers themselves, the engine's counters, or its log.
+
+Three sources, best first; ``Acceptance.source`` names the one that was used:
+
+- ``per-request``: vLLM's histogram in each answer (0.32 and later, ``--per-request-spec-decode-metrics``);
+  exactly the requests that were measured.
+- ``metrics``: the counters of ``/metrics``, as the difference of two scrapes; everything that the engine did
+  in between, warm-up and other clients included.
+- ``cloudwatch``: the lines that vLLM logs every ten seconds while it drafts; as ``metrics``, and cut at the
+  ten seconds.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import reduce
+from operator import add
+from typing import Protocol
+
+from peagle_sm.aws.control.cloudwatch import since
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.errors import PeagleError
+from peagle_sm.core.plan import environment
+from peagle_sm.measure.benchmark.endpoint_arm import read_url
+from peagle_sm.measure.results.records import Acceptance, AcceptanceSource, ArmRecord
+from peagle_sm.service import Endpoint
+
+_PREFIX = "vllm:spec_decode_num_"
+_SAMPLE = re.compile(r"^vllm:spec_decode_num_(\w+?)(?:\{(.*)\})?\s+([0-9.eE+-]+)\s*(?:\d+)?$")
+_POSITION = re.compile(r'position="(\d+)"')
+_ACCEPTED = re.compile(r"Accepted: (\d+) tokens, Drafted: (\d+) tokens")
+_RATES = re.compile(r"Per-position acceptance rate: ([0-9., ]+?)(?:, Avg|$)")
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What an engine has counted since it started: drafts, accepted draft tokens, and these by position."""
+
+    drafts: int
+    accepted: int
+    by_position: tuple[int, ...] = ()
+
+    def __add__(self, other: Counters) -> Counters:
+        """Both together, as of two engines."""
+        return Counters(
+            self.drafts + other.drafts,
+            self.accepted + other.accepted,
+            _added(self.by_position, other.by_position, 1),
+        )
+
+    def __sub__(self, earlier: Counters) -> Counters:
+        """What came since ``earlier``."""
+        return Counters(
+            self.drafts - earlier.drafts,
+            self.accepted - earlier.accepted,
+            _added(self.by_position, earlier.by_position, -1),
+        )
+
+
+class Drafted(Protocol):
+    """What an answer tells of its drafts: a `RequestRecord` does, and a quickstart's `Output`."""
+
+    @property
+    def drafts(self) -> int | None:
+        """Verification steps."""
+
+    @property
+    def accepted(self) -> int | None:
+        """Draft tokens accepted in them."""
+
+    @property
+    def histogram(self) -> tuple[int, ...]:
+        """How many steps accepted exactly j draft tokens, by j."""
+
+
+def from_requests(requests: Iterable[Drafted]) -> Acceptance | None:
+    """Of the requests that report it; None when none does.
+
+    ``per_step`` weighs every verification step alike, ``per_request`` every request.
+    """
+    told = [one for one in requests if one.drafts]
+    drafts = sum(one.drafts or 0 for one in told)
+    if not drafts:
+        return None
+    accepted = sum(one.accepted or 0 for one in told)
+    per_request = sum(1 + (one.accepted or 0) / (one.drafts or 1) for one in told) / len(told)
+    return Acceptance(
+        source="per-request",
+        per_step=1 + accepted / drafts,
+        per_request=per_request,
+        survival=_survival([one.histogram for one in told]),
+        drafts=drafts,
+        accepted=accepted,
+    )
+
+
+def _survival(histograms: Sequence[tuple[int, ...]]) -> tuple[float, ...]:
+    """Share of steps that accepted at least 1, 2, … tokens; empty where a request brought no histogram."""
+    if not all(histograms):
+        return ()
+    length = max(map(len, histograms))
+    total = [sum(each[j] for each in histograms if j < len(each)) for j in range(length)]
+    steps = sum(total)
+    return tuple(sum(total[i:]) / steps for i in range(1, length)) if steps else ()
+
+
+def read_counters(text: str) -> Counters | None:
+    """The spec-decode counters in Prometheus text, all engines of it together; None without speculation."""
+    sums: dict[str, float] = {}
+    positions: dict[int, float] = {}
+    for line in text.splitlines():
+        found = _SAMPLE.match(line) if line.startswith(_PREFIX) else None
+        if found is None or found[1].endswith("_created"):  # the moment a counter began, not a count
+            continue
+        name, labels, value = found[1].removesuffix("_total"), found[2] or "", float(found[3])
+        position = _POSITION.search(labels)
+        if position is None:
+            sums[name] = sums.get(name, 0.0) + value
+        else:
+            at = int(position[1])
+            positions[at] = positions.get(at, 0.0) + value
+    if "drafts" not in sums:
+        return None
+    by_position = tuple(round(positions.get(at, 0.0)) for at in range(max(positions, default=-1) + 1))
+    return Counters(round(sums["drafts"]), round(sums.get("accepted_tokens", 0.0)), by_position)
+
+
+def read_log_line(message: str, num_speculative_tokens: int) -> Counters | None:
+    """The counts in one of vLLM's ``SpecDecoding metrics`` lines; None for any other line.
+
+    The line gives drafted tokens and rates by position; ``num_speculative_tokens`` turns them into drafts.
+    """
+    counts = _ACCEPTED.search(message)
+    if counts is None or "SpecDecoding metrics" not in message:
+        return None
+    drafts = int(counts[2]) // num_speculative_tokens
+    rates = _RATES.search(message)
+    words = rates[1].split(",") if rates else []
+    return Counters(drafts, int(counts[1]), tuple(round(float(word) * drafts) for word in words))
+
+
+def from_counters(counted: Counters | None, source: AcceptanceSource) -> Acceptance | None:
+    """Of what was counted between two looks; None when nothing was drafted (or an engine started anew)."""
+    if counted is None or counted.drafts <= 0 or counted.accepted < 0:
+        return None
+    return Acceptance(
+        source=source,
+        per_step=1 + counted.accepted / counted.drafts,
+        per_request=None,
+        survival=tuple(count / counted.drafts for count in counted.by_position),
+        drafts=counted.drafts,
+        accepted=counted.accepted,
+    )
+
+
+def _added(left: Sequence[int], right: Sequence[int], sign: int) -> tuple[int, ...]:
+    length = max(len(left), len(right))
+    return tuple(
+        (left[at] if at < len(left) else 0) + sign * (right[at] if at < len(right) else 0)
+        for at in range(length)
+    )
+
+
+def is_ineffective(found: Acceptance) -> bool:
+    """Whether parallel drafting shows no effect, by the rule of `core.plan.environment`."""
+    if len(found.survival) < 2:
+        return False
+    first, second = (round(rate * found.drafts) for rate in found.survival[:2])
+    return environment.is_ineffective(found.drafts, first, second)
+
+
+#: vLLM logs every 10 s, and CloudWatch shows a line some seconds later.
+LOG_DELAY_S = 20.0
+
+
+class EngineSource(Protocol):
+    """Acceptance of everything that an engine does between two moments."""
+
+    @property
+    def drafts(self) -> bool | None:
+        """Whether the engine drafts at all, as far as this source can tell without a measurement."""
+
+    def begin(self) -> None:
+        """A load is about to start."""
+
+    def end(self) -> Acceptance | None:
+        """The load has ended: its acceptance, warm-up included; None where the source says nothing."""
+
+
+class Scraped:
+    """Counters of ``/metrics``, read by ``read``."""
+
+    def __init__(self, read: Callable[[], str]) -> None:
+        self._read = read
+        self._before: Counters | None = None
+
+    @property
+    def drafts(self) -> bool | None:
+        """Counters of speculation exist only in an engine that speculates; None while they stand at 0."""
+        try:
+            counters = read_counters(self._read())
+        except PeagleError:
+            return None
+        return False if counters is None else True if counters.drafts else None
+
+    def begin(self) -> None:
+        """Read the counters before the load."""
+        self._before = self._counters()
+
+    def end(self) -> Acceptance | None:
+        """Read them again and subtract."""
+        after = self._counters()
+        if after is None or self._before is None:
+            return None
+        return from_counters(after - self._before, "metrics")
+
+    def _counters(self) -> Counters | None:
+        try:
+            return read_counters(self._read())
+        except PeagleError:  # a page that does not answer costs the figure, not the measurement
+            return None
+
+
+class Logged:
+    """Lines that the engine has written to CloudWatch Logs; the end waits until they are there."""
+
+    drafts: bool | None = None
+
+    def __init__(
+        self, session: Session, endpoint: str, tokens: int, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._session = session
+        self._endpoint = endpoint
+        self._tokens = tokens
+        self._sleep = sleep
+        self._began: datetime | None = None
+
+    def begin(self) -> None:
+        """Remember when the load began."""
+        self._began = self._session.now()
+
+    def end(self) -> Acceptance | None:
+        """Sum the lines since then up."""
+        if self._began is None:
+            return None
+        self._sleep(LOG_DELAY_S)
+        try:
+            lines = [line.message for _, line in since(self._session, self._endpoint, self._began)]
+        except PeagleError:
+            return None
+        counts = [found for line in lines if (found := read_log_line(line, self._tokens)) is not None]
+        return from_counters(reduce(add, counts), "cloudwatch") if counts else None
+
+
+def engine_source(
+    session: Session | None, arm: ArmRecord, sleep: Callable[[float], None] = time.sleep
+) -> EngineSource | None:
+    """The best source for an arm whose answers carry no acceptance; None where there is none."""
+    if arm.transport == "http":
+        return Scraped(lambda: read_url(f"{arm.endpoint}/metrics"))
+    if session is None:
+        return None
+    if session.is_local:
+        return Scraped(lambda: Endpoint(arm.endpoint, session).metrics(arm.component))
+    if arm.mode == "none" or not arm.num_speculative_tokens or arm.component is not None:
+        return None  # a component logs to a group of its own, which `since` does not read
+    return Logged(session, arm.endpoint, arm.num_speculative_tokens, sleep)

@@ -1,0 +1,348 @@
+"""`bench`: measure one arm under each load in turn, write every request as it ends, and resume.
+
+`plan` says what to send, the load client (`load`) sends it, `progress` reports meanwhile, and `acceptance`
+reads the engine's counters where the answers carry no draft statistics. The notes tell the reader what the
+figures alone do not show: failed requests, drafts without effect, withheld figures.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from peagle_sm.core.errors import Interrupted, ServiceFault
+from peagle_sm.measure.benchmark import acceptance
+from peagle_sm.measure.benchmark.acceptance import EngineSource, is_ineffective
+from peagle_sm.measure.benchmark.endpoint_arm import Described
+from peagle_sm.measure.benchmark.plan import (
+    BenchPlan,
+    Evidence,
+    check_evidence,
+    check_plan,
+    config_of,
+    items_of,
+    measured_of,
+    options_of,
+    probe,
+)
+from peagle_sm.measure.benchmark.progress import Spending, Watch
+from peagle_sm.measure.load import LoadOptions, LoadStopped, Observer, Target, WorkItem, measure_point
+from peagle_sm.measure.load.points import Objective, doubt_lines, is_withheld, withheld_lines
+from peagle_sm.measure.results.records import (
+    Acceptance,
+    ArmRecord,
+    Header,
+    Load,
+    Mode,
+    PointRecord,
+    RequestRecord,
+)
+from peagle_sm.measure.results.result_file import (
+    Results,
+    ResultWriter,
+    demand_command,
+    of_finished_loads,
+    read,
+)
+from peagle_sm.measure.workloads import Workload
+from peagle_sm.service.progress import Event, Progress
+
+
+def notes_of(points: Sequence[PointRecord], requests: Sequence[RequestRecord], arm: ArmRecord) -> list[str]:
+    """What is withheld or in doubt, what failed, and drafts that show no effect; by load."""
+    notes = [*withheld_lines(points), *doubt_lines(points)]
+    for point in points:
+        if point.errors:
+            notes.append(_failed(point, requests))
+        notes += _drafting(point, arm)
+    return notes
+
+
+def errors_in_words(point: PointRecord) -> str:
+    """``2 x ModelError, 1 x StreamError``."""
+    return ", ".join(f"{count} x {name}" for name, count in sorted(point.errors.items())) or "nothing sent"
+
+
+def _failed(point: PointRecord, requests: Sequence[RequestRecord]) -> str:
+    first = next(
+        one.error_message
+        for one in requests
+        if one.load == point.load and one.phase == "measured" and one.error in point.errors
+    )
+    return (
+        f"{point.load.label}: {sum(point.errors.values())} of {point.requests} requests failed"
+        f" ({errors_in_words(point)}); the first: {first}"
+    )
+
+
+def _drafting(point: PointRecord, arm: ArmRecord) -> list[str]:
+    found = point.acceptance
+    if arm.mode in ("eagle3", "p-eagle") and found is None:
+        return [f"{point.load.label}: no acceptance: neither the answers nor the engine tell of any draft"]
+    if arm.mode == "p-eagle" and found is not None and is_ineffective(found):
+        return [
+            f"{point.load.label}: parallel drafting ineffective: the second draft token hardly ever survives"
+        ]
+    return []
+
+
+class Measure(Protocol):
+    """What runs one load: :func:`peagle_sm.measure.load.measure_point`, or a test's own."""
+
+    def __call__(  # noqa: D102
+        self,
+        target: Target,
+        load: Load,
+        items: Iterable[WorkItem],
+        options: LoadOptions,
+        *,
+        observer: Observer | None = ...,
+        temperature: float | None = ...,
+        objective: Objective | None = ...,
+        acceptance: Callable[[Sequence[RequestRecord]], Acceptance | None] | None = ...,
+        usd_per_hour: float | None = ...,
+    ) -> tuple[list[RequestRecord], PointRecord]: ...
+
+
+@dataclass(frozen=True)
+class Around:
+    """The outside world of a run, all of it replaceable."""
+
+    progress: Progress
+    #: Why an endpoint that stopped answering did, in words; None where nothing is known.
+    look: Callable[[], str | None]
+    provenance: Callable[[], dict[str, Any]]
+    source: EngineSource | None = None
+    measure: Measure = measure_point
+    clock: Callable[[], float] = time.perf_counter
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    token: Callable[[], str] = lambda: secrets.token_hex(4)
+    every_s: float = 0.5  #: between two lines of progress
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The file, what it holds, and what a reader of the figures must know."""
+
+    path: Path
+    results: Results
+    notes: tuple[str, ...]
+
+
+def bench(
+    described: Described,
+    target: Target,
+    workload: Workload,
+    plan: BenchPlan,
+    path: Path,
+    around: Around,
+    *,
+    expected: Mode | None = None,
+    resume: bool = False,
+) -> Outcome:
+    """Measure every load of ``plan`` and write ``path``; with ``resume``, those that it does not have yet.
+
+    One request with the longest prompt comes first: it shows that the context holds it, whether answers carry
+    their acceptance, and whether the endpoint drafts as its mode says.
+
+    Raises:
+        SpecError: the plan, the file, the context or the mode does not fit; nothing was measured.
+        NotFound: the extra ``measure`` is not installed.
+        ServiceFault: the endpoint stopped answering; the message says what was saved.
+        Interrupted: Ctrl-C; the message says what was saved.
+    """
+    check_plan(plan, workload)
+    try:
+        return _bench(described, target, workload, plan, path, around, expected, resume)
+    except KeyboardInterrupt:
+        kept = path.exists() and path.stat().st_size
+        raise Interrupted(
+            f"interrupted before the first load; {f'{path} is kept' if kept else 'nothing was saved'}",
+            next_step=_resume_command(path) if kept else "run the same command again",
+        ) from None
+
+
+def _bench(
+    described: Described,
+    target: Target,
+    workload: Workload,
+    plan: BenchPlan,
+    path: Path,
+    around: Around,
+    expected: Mode | None,
+    resume: bool,
+) -> Outcome:
+    config = config_of(plan, workload, described.arm)
+    if resume:
+        demand_command(path, "bench")
+    writer = ResultWriter.resume(path, config, keep=of_finished_loads(path)) if resume else None
+    salt = around.token()
+    if writer is None or len(_points(writer)) < len(plan.loads):
+        evidence = probe(target, workload, described, salt, around.measure)
+        drafts = around.source.drafts if around.source and evidence.tokens is None else None
+        check_evidence(described.arm, replace(evidence, engine_drafts=drafts), expected)
+        described = replace(described, arm=_learnt(described.arm, evidence))
+    with writer or ResultWriter(path) as opened:
+        run = _Run(described.arm, target, workload, plan, opened, around, salt)
+        if opened.found is None:
+            opened.append(_header(described, config, around))
+        if not _is_known(described.arm, opened.found):
+            opened.append(described.arm)
+        run.all_loads()
+    results = read(path)
+    return Outcome(
+        path,
+        results,
+        (*workload.notes, *results.warnings, *notes_of(results.points, results.requests, described.arm)),
+    )
+
+
+class _Run:
+    def __init__(
+        self,
+        arm: ArmRecord,
+        target: Target,
+        workload: Workload,
+        plan: BenchPlan,
+        writer: ResultWriter,
+        around: Around,
+        salt: str,
+    ) -> None:
+        self._arm, self._target, self._workload, self._plan = arm, target, workload, plan
+        self._writer, self._around, self._salt = writer, around, salt
+        self._done = _points(writer)
+        # A resumed run's times go on where those of the first part ended.
+        before = max(
+            (record.done_s for record in (writer.found.requests if writer.found else ())), default=0.0
+        )
+        self._began = around.clock() - before
+        self._spending = Spending(arm.usd_per_hour, around.clock)
+
+    def all_loads(self) -> None:
+        for load in self._plan.loads:
+            if load not in self._done:
+                self._done[load] = self._one(load)
+
+    def _one(self, load: Load) -> PointRecord:
+        watch = Watch(
+            load,
+            self._writer.append,
+            self._around.progress,
+            self._spending,
+            total=measured_of(self._plan, self._workload),
+            seconds=self._plan.seconds,
+            loads_after=sum(each not in self._done for each in self._plan.loads) - 1,
+            every_s=self._around.every_s,
+        )
+        try:
+            point = self._measured(load, watch)
+        except LoadStopped as stopped:
+            raise self._stopped(load, watch, stopped.message.removeprefix(f"{self._arm.name}: ")) from stopped
+        except KeyboardInterrupt:
+            raise Interrupted(
+                f"interrupted at {load.label}; {self._saved(watch)}", next_step=self._go_on()
+            ) from None
+        if sum(point.errors.values()) >= point.requests:
+            raise self._stopped(load, watch, "no request was answered: " + errors_in_words(point))
+        self._writer.append(point)
+        self._around.progress(
+            Event("done", _in_a_line(point), load.label, self._spending.seconds, self._spending.usd)
+        )
+        return point
+
+    def _measured(self, load: Load, watch: Watch) -> PointRecord:
+        source = self._around.source
+        if source is not None:
+            source.begin()
+
+        def accepted(records: Sequence[RequestRecord]) -> Acceptance | None:
+            own = acceptance.from_requests(records)
+            return own if own is not None or source is None or self._arm.mode == "none" else source.end()
+
+        _, point = self._around.measure(
+            self._target,
+            load,
+            items_of(self._plan, self._workload, load, self._salt),
+            options_of(self._plan, self._workload, load, self._began),
+            observer=watch,
+            temperature=self._workload.temperature,
+            objective=self._plan.objective,
+            acceptance=accepted,
+            usd_per_hour=self._arm.usd_per_hour,
+        )
+        return point
+
+    def _stopped(self, load: Load, watch: Watch, message: str) -> ServiceFault:
+        why = self._around.look()
+        return ServiceFault(
+            f"{self._arm.name} stopped answering at {load.label} ({message})"
+            + (f"; {_first_line(why)}" if why else "")
+            + f"; {self._saved(watch)}",
+            operation="bench",
+            code="EndpointStopped",
+            next_step=f"when it answers again, {self._go_on()}",
+            details={"file": str(self._writer.path), "points": len(self._done), "why": why},
+        )
+
+    def _saved(self, watch: Watch) -> str:
+        points = len(self._done)
+        return (
+            f"saved in {self._writer.path}: {points} finished load{'' if points == 1 else 's'}, and"
+            f" {watch.requests - watch.errors} answered requests of this one"
+        )
+
+    def _go_on(self) -> str:
+        return _resume_command(self._writer.path)
+
+
+def _resume_command(path: Path) -> str:
+    return f"run the same command with --resume {path}: finished loads are not measured again"
+
+
+def _in_a_line(point: PointRecord) -> str:
+    words = [f"{point.load.label}: done, {point.requests} requests in {point.seconds:.1f} s"]
+    if not is_withheld(point.client):
+        words.append(f"{point.otps:,.0f} tokens/s")
+        if point.acceptance is not None and point.acceptance.per_step is not None:
+            words.append(f"acceptance length {point.acceptance.per_step:.2f}")
+    return ", ".join(words)
+
+
+def _points(writer: ResultWriter) -> dict[Load, PointRecord]:
+    return {point.load: point for point in (writer.found.points if writer.found else ())}
+
+
+def _is_known(arm: ArmRecord, found: Results | None) -> bool:
+    """Whether the file has the arm; a run with nothing left to measure does not learn its K again."""
+    return found is not None and any(
+        arm in (one, replace(one, num_speculative_tokens=None)) for one in found.arms
+    )
+
+
+def _learnt(arm: ArmRecord, evidence: Evidence) -> ArmRecord:
+    """K as the engine reports it, where nothing else told."""
+    if arm.num_speculative_tokens is None and evidence.tokens:
+        return replace(arm, num_speculative_tokens=evidence.tokens)
+    return arm
+
+
+def _header(described: Described, config: dict[str, Any], around: Around) -> Header:
+    moment = around.now()
+    return Header(
+        run_id=f"bench-{moment:%Y%m%dT%H%M%SZ}-{around.token()}",
+        command="bench",
+        config=config,
+        provenance={**around.provenance(), "endpoint": dict(described.origin)},
+        stand_in_weights=described.stand_in_weights,
+    )
+
+
+def _first_line(text: str) -> str:
+    """The reason without the engine's log behind it; --format json has all of it."""
+    line = text.splitlines()[0] if text else ""
+    return line if len(line) <= 200 else line[:199] + "…"

@@ -1,0 +1,205 @@
+"""A ratio of sums with its 95% confidence interval, over prompts or time blocks and over deployments. Pure.
+
+Every figure compared here is a product of sums to the power 1 or -1 (tokens by seconds, by the same of the
+other arm), so its logarithm is a signed sum of logarithms of column sums. The interval is symmetrical in
+the logarithm:
+
+* over units (prompts, or time blocks): the delete-one jackknife, with Student's t for the *effective*
+  number of units (Kish: the square of the sum of the weights by the sum of their squares), since one answer
+  of 1,024 tokens weighs as much as itself and twenty of 30 tokens beside it weigh little;
+* over deployments: the spread of the log ratio from deployment to deployment, with Student's t;
+* both together: the same prompts go to every deployment, so neither holds the other, and the squares of
+  the half widths add.
+
+Coverage was chosen and is held by seeded simulation (tests/measure/compare/test_coverage.py): against a
+bootstrap of prompts the jackknife covers as often from 20 prompts on, and more truly below.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from peagle_sm.measure.results.records import Interval
+
+_TINY = 1e-300
+
+
+@lru_cache(maxsize=4096)
+def t_quantile(freedom: float, confidence: float = 0.95) -> float:
+    """The t that a share ``confidence`` of Student's distribution lies within, either side of 0.
+
+    Args:
+        freedom: degrees of freedom, above 0, whole or not; infinite is the normal distribution.
+        confidence: between 0 and 1.
+
+    Raises:
+        ValueError: either is out of its range.
+    """
+    if not freedom > 0 or not 0 < confidence < 1:
+        raise ValueError(f"freedom must be above 0 and confidence within 0 and 1: {freedom}, {confidence}")
+    low, high = 0.0, 1.0
+    while t_within(high, freedom) < confidence:
+        low, high = high, high * 2
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if t_within(middle, freedom) < confidence else (low, middle)
+    return high
+
+
+def t_within(t: float, freedom: float) -> float:
+    """The share of Student's distribution between ``-t`` and ``t``."""
+    if math.isinf(freedom):
+        return math.erf(t / math.sqrt(2))
+    return 1 - _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t))
+
+
+def _incomplete_beta(a: float, b: float, x: float) -> float:
+    """The regularised incomplete beta function (DLMF 8.17), by its continued fraction."""
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    if x > (a + 1) / (a + b + 2):  # there the fraction converges quickly for the mirrored case
+        return 1 - _incomplete_beta(b, a, 1 - x)
+    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    return math.exp(log_front) / a * _fraction(a, b, x)
+
+
+def _fraction(a: float, b: float, x: float) -> float:
+    """Lentz's evaluation of DLMF 8.17.22."""
+    c, d = 1.0, 1 / _away_from_zero(1 - (a + b) * x / (a + 1))
+    value = d
+    for m in range(1, 500):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for term in (even, odd):
+            d = 1 / _away_from_zero(1 + term * d)
+            c = _away_from_zero(1 + term / c)
+            value *= c * d
+        if abs(c * d - 1) < 1e-14:
+            break
+    return value
+
+
+def _away_from_zero(value: float) -> float:
+    return value if abs(value) > _TINY else _TINY
+
+
+CONFIDENCE = 0.95
+FEWEST_UNITS = 2  #: of prompts or blocks, for an interval over them
+
+Row = Sequence[float]  #: the columns of one unit
+Signs = Sequence[int]  #: one a column: 1 multiplies, -1 divides, 0 leaves it out
+Table = Mapping[Any, Row]  #: units by id, of one deployment
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A variance of a log ratio and its degrees of freedom."""
+
+    variance: float
+    freedom: float
+
+
+def log_value(rows: Iterable[Row], signs: Signs) -> float:
+    """The logarithm of the product of column sums, each to the power of its sign.
+
+    Raises:
+        ValueError: a column that counts sums to nothing, so that there is no such ratio.
+    """
+    sums = _sums(rows, len(signs))
+    return _log(sums, signs)
+
+
+def _sums(rows: Iterable[Row], columns: int) -> list[float]:
+    listed = list(rows)
+    return [math.fsum(row[column] for row in listed) for column in range(columns)]
+
+
+def _log(sums: Sequence[float], signs: Signs) -> float:
+    if any(sign and value <= 0 for value, sign in zip(sums, signs, strict=True)):
+        raise ValueError("a column sums to nothing, so that there is no ratio")
+    # fsum: an arm beside its equal must come out as 1 to the last digit.
+    return math.fsum(sign * math.log(value) for value, sign in zip(sums, signs, strict=True) if sign)
+
+
+def over_units(rows: Sequence[Row], signs: Signs) -> Spread:
+    """The spread of :func:`log_value` from one choice of units to another.
+
+    Raises:
+        ValueError: there are fewer than two units, or all of a column lies in one of them.
+    """
+    count = len(rows)
+    if count < FEWEST_UNITS:
+        raise ValueError(f"an interval needs at least {FEWEST_UNITS} units, found {count}")
+    sums = _sums(rows, len(signs))
+    left = [_log([s - x for s, x in zip(sums, row, strict=True)], signs) for row in rows]
+    mean = math.fsum(left) / count
+    variance = (count - 1) / count * math.fsum((value - mean) ** 2 for value in left)
+    return Spread(variance, max(1.0, effective_count(rows, sums, signs) - 1))
+
+
+def effective_count(rows: Sequence[Row], sums: Sequence[float], signs: Signs) -> float:
+    """How many equally heavy units these are worth; a unit's weight is its mean share of the columns."""
+    used = [column for column, sign in enumerate(signs) if sign]
+    weights = [math.fsum(row[column] / sums[column] for column in used) for row in rows]
+    return math.fsum(weights) ** 2 / math.fsum(weight**2 for weight in weights)
+
+
+def over_deployments(tables: Sequence[Table], signs: Signs) -> Spread:
+    """The spread of :func:`log_value` from one deployment to another.
+
+    Raises:
+        ValueError: there are fewer than two deployments.
+    """
+    count = len(tables)
+    if count < 2:
+        raise ValueError(f"an interval over deployments needs at least 2, found {count}")
+    values = [log_value(table.values(), signs) for table in tables]
+    mean = math.fsum(values) / count
+    squares = math.fsum((value - mean) ** 2 for value in values)
+    return Spread(squares / (count - 1) / count, count - 1)
+
+
+def pooled(tables: Sequence[Table]) -> list[Row]:
+    """One row a unit, its deployments added up, in the order of first sight."""
+    rows: dict[Hashable, list[float]] = {}
+    for table in tables:
+        for unit, row in table.items():
+            kept = rows.get(unit)
+            rows[unit] = list(row) if kept is None else [a + b for a, b in zip(kept, row, strict=True)]
+    return list(rows.values())
+
+
+def half_width(spreads: Sequence[Spread], confidence: float) -> float:
+    """How far the logarithm may be off, from independent spreads: their own half widths, squared and added.
+
+    Satterthwaite's degrees of freedom for the sum of the variances would be less wide, and cover 89% instead
+    of 95% with two deployments (simulated): a spread that chance made small brings many of them.
+    """
+    return math.sqrt(
+        math.fsum(
+            t_quantile(round(spread.freedom, 3), confidence) ** 2 * spread.variance for spread in spreads
+        )
+    )
+
+
+def ratio(tables: Sequence[Table], signs: Signs, confidence: float = CONFIDENCE) -> Interval:
+    """The ratio of sums over all deployments, with its interval over units and, from two on, deployments.
+
+    Args:
+        tables: one a deployment; a unit of the same id in several is the same prompt (or block).
+        signs: of the columns.
+        confidence: the share of such intervals that are to hold the truth.
+
+    Raises:
+        ValueError: fewer than two units, or a column that sums to nothing.
+    """
+    rows = pooled(tables)
+    spreads = [over_units(rows, signs)]
+    if len(tables) > 1:
+        spreads.append(over_deployments(tables, signs))
+    value, half = log_value(rows, signs), half_width(spreads, confidence)
+    return Interval(math.exp(value), math.exp(value - half), math.exp(value + half))

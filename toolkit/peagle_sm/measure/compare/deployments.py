@@ -1,0 +1,278 @@
+"""The deployments to measure, one after the other, each as a context that has its endpoints up.
+
+All endpoints of a deployment are up together, and all are deleted on every ending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from peagle_sm.aws.control import sagemaker as control
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.errors import (
+    BillableLeft,
+    Interrupted,
+    NotFound,
+    PeagleError,
+    PlanRefused,
+)
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
+from peagle_sm.measure.benchmark.endpoint_arm import Described, demand_mode, describe_endpoint
+from peagle_sm.measure.compare.arms import Named, called, describe
+from peagle_sm.service import Endpoint, Pacing, delete, deploy
+from peagle_sm.service.inventory.resources import belongings_of
+from peagle_sm.service.lifecycle.teardown import billable_left, leave_to_the_schedule
+from peagle_sm.service.progress import Event, Progress
+
+ATTEMPTS = 4  #: at a deletion that AWS does not answer
+
+
+class Fleet:
+    """Endpoints that live as long as a ``with`` block; every way out of it deletes them.
+
+    All are asked for before the first is waited for, so that they come up together. Ctrl-C while they are
+    deleted leaves the rest to their lifetime limits, brought forward to now.
+    """
+
+    def __init__(
+        self,
+        specs: Mapping[str, EndpointSpec],
+        session: Session,
+        *,
+        unguarded: bool = False,
+        progress: Progress | None = None,
+        pacing: Pacing | None = None,
+    ) -> None:
+        self._specs = dict(specs)
+        self._session = session
+        self._unguarded = unguarded
+        self._progress = progress
+        self._pacing = pacing or Pacing.for_session(session)
+        self._asked: list[str] = []
+        self.endpoints: dict[str, Endpoint] = {}
+
+    def __enter__(self) -> Self:
+        """Bring all up.
+
+        Raises:
+            PlanRefused: one of the names is taken: what is there must not be deleted with ours.
+            Interrupted, BillableLeft: Ctrl-C; whatever was created is deleted, or named.
+            PeagleError: what a deploy may say; the others are deleted again.
+        """
+        refuse_taken_names(self._session, [spec.name for spec in self._specs.values()])
+        try:
+            for wait in (False, True):
+                for key, spec in self._specs.items():
+                    self._asked = [*dict.fromkeys([*self._asked, spec.name])]
+                    self.endpoints[key] = self._deploy(spec, wait)
+        except BaseException as cause:
+            self._leave(cause)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Delete all.
+
+        Raises:
+            BillableLeft: one of them could not be proven gone.
+            Interrupted: Ctrl-C while deleting, and nothing billable is left.
+        """
+        self._leave(error)
+
+    def _deploy(self, spec: EndpointSpec, wait: bool) -> Endpoint:
+        return deploy(
+            spec,
+            session=self._session,
+            wait=wait,
+            unguarded=self._unguarded,
+            progress=_own(self._progress, spec.name) if wait and self._progress else self._progress,
+            pacing=self._pacing,
+        )
+
+    def _leave(self, cause: BaseException | None) -> None:
+        left = self._delete_all(patient=not _hurried(cause))
+        if not left:
+            return
+        billable = [error for error in left if isinstance(error, BillableLeft)]
+        if isinstance(cause, BillableLeft):
+            billable.append(cause)
+        if billable:
+            raise _one(billable, self._session) from cause
+        if cause is None:
+            raise left[0]
+
+    def _delete_all(self, patient: bool) -> list[PeagleError]:
+        """Delete each; return what was not proven gone, or left over."""
+        left: list[PeagleError] = []
+        for name in self._asked:
+            try:
+                if patient:
+                    self._delete(name)
+                else:
+                    leave_to_the_schedule(self._session, name, self._pacing)
+            except NotFound:
+                pass  # its own deploy has cleaned it up, or somebody else was quicker
+            except KeyboardInterrupt:
+                patient = False
+                left.append(_handed_over(self._session, name, self._pacing))
+            except PeagleError as error:
+                patient = patient and not _hurried(error)
+                left.append(error)
+        self._asked = []
+        return [error for error in left if not _is_gone(error)]
+
+    def _delete(self, name: str) -> None:
+        """Delete one; what AWS does not answer is asked again before it is given up.
+
+        Raises:
+            BillableLeft: it could not be proven gone, for whatever reason.
+        """
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                delete([name], session=self._session, progress=self._progress, pacing=self._pacing)
+                return
+            except (BillableLeft, Interrupted, NotFound):
+                raise
+            except PeagleError as error:
+                if attempt == ATTEMPTS:
+                    raise billable_left(self._session, name, error.message) from error
+                self._pacing.sleep(self._pacing.poll_s)
+
+
+def _own(progress: Progress, name: str) -> Progress:
+    """A deploy that finds an endpoint takes it for an earlier run's: here it is this fleet's own."""
+
+    def say(event: Event) -> None:
+        if event.phase == "endpoint" and event.resource is None:  # found, not created
+            event = replace(event, message=f"endpoint {name}: asked for above, now waited for")
+        elif event.phase == "ready":
+            event = replace(event, message=f"endpoint {name} is in service")
+        progress(event)
+
+    return say
+
+
+def _hurried(error: BaseException | None) -> bool:
+    """Whether Ctrl-C ended a clean-up: then nobody wants to wait for the others either.
+
+    A single Ctrl-C, which the clean-up follows, leaves Interrupted or KeyboardInterrupt, not BillableLeft.
+    """
+    cause = error.__context__ if isinstance(error, BillableLeft) else None
+    while cause is not None and not isinstance(cause, KeyboardInterrupt):
+        cause = cause.__context__
+    return cause is not None
+
+
+def _handed_over(session: Session, name: str, pacing: Pacing) -> PeagleError:
+    try:
+        leave_to_the_schedule(session, name, pacing)
+    except (BillableLeft, Interrupted) as error:
+        return error
+
+
+def _is_gone(error: PeagleError) -> bool:
+    return isinstance(error, Interrupted) and not error.details.get("left")
+
+
+def refuse_taken_names(session: Session, names: list[str]) -> None:
+    """Refuse to deploy over anything: it would be deleted with what is ours.
+
+    Raises:
+        PlanRefused: something of one of these names is there.
+    """
+    taken = {}
+    for name in names:
+        ours = belongings_of(session, name).resources
+        if ours or control.describe_endpoint(session, name) is not None:
+            taken[name] = list(ours) or [f"endpoint/{name}"]
+    if taken:
+        raise PlanRefused(
+            f"{', '.join(taken)}: taken already, perhaps by a comparison that was killed. "
+            "Nothing was created.",
+            next_step=f"Delete what is not needed: `peagle-sm delete {' '.join(taken)}"
+            f"{session.command_flags()}`; or give the spec another name.",
+            details={"findings": [], "taken": taken},
+        )
+
+
+def _one(errors: list[BillableLeft], session: Session) -> BillableLeft:
+    resources = list(dict.fromkeys(name for error in errors for name in error.details["resources"]))
+    names = " ".join(resource.removeprefix("endpoint/") for resource in resources)
+    return BillableLeft(
+        " ".join(dict.fromkeys(error.message for error in errors)),
+        next_step=f"peagle-sm delete {names} --yes{session.command_flags()}",
+        details={"resources": resources, "region": session.region},
+    )
+
+
+Round = AbstractContextManager[Sequence[Described]]
+
+
+def existing_rounds(arms: Sequence[Named], session_of: Callable[[], Session]) -> list[Round]:
+    """Endpoints that are there already, and stay.
+
+    Raises:
+        PeagleError: one of them cannot be measured.
+    """
+    by_arm = [describe(arm, session_of) for arm in arms]
+    return [nullcontext(list(one)) for one in zip(*by_arm, strict=True)]
+
+
+def deployed_rounds(
+    specs: Sequence[Mapping[SpecMode, EndpointSpec]],
+    session: Session,
+    *,
+    unguarded: bool,
+    progress: Progress | None = None,
+    pacing: Pacing | None = None,
+) -> list[Round]:
+    """A deployment of every spec in each round, deleted before the next one comes up."""
+    return [
+        _deployed(one, number, session, unguarded=unguarded, progress=progress, pacing=pacing)
+        for number, one in enumerate(specs, start=1)
+    ]
+
+
+@contextmanager
+def _deployed(
+    specs: Mapping[SpecMode, EndpointSpec],
+    number: int,
+    session: Session,
+    *,
+    unguarded: bool,
+    progress: Progress | None,
+    pacing: Pacing | None,
+) -> Iterator[Sequence[Described]]:
+    named = {str(mode): spec for mode, spec in specs.items()}
+    fleet = Fleet(named, session, unguarded=unguarded, progress=progress, pacing=pacing)
+    try:
+        with fleet:
+            arms = []
+            for mode, spec in specs.items():
+                found = demand_mode(describe_endpoint(session, spec.name), mode)
+                one = called(found, mode, number)
+                arms.append(replace(one, arm=replace(one.arm, deployment=str(number))))
+            yield arms
+    except (KeyboardInterrupt, Interrupted) as error:
+        # Had one of them not been proven gone, the fleet would have raised BillableLeft.
+        raise _all_gone(error, [named[mode].name for mode in fleet.endpoints]) from error
+
+
+def _all_gone(error: BaseException, names: Sequence[str]) -> BaseException:
+    """The interruption, with the endpoints that were made and are not there any more."""
+    if not names:
+        return error
+    said = error.message.rstrip(".") if isinstance(error, Interrupted) else "Interrupted"
+    details = error.details if isinstance(error, Interrupted) else {}
+    return Interrupted(
+        f"{said}; deleted, with nothing left that is billed: {', '.join(names)}",
+        next_step=error.next_step if isinstance(error, Interrupted) else None,
+        details={**details, "deleted": [*details.get("deleted", []), *names]},
+    )

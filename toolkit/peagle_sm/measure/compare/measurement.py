@@ -1,0 +1,284 @@
+"""Measure one deployment after another, keep every request, compare; and estimate the cost before.
+
+The estimate comes with an upper bound that holds in any case. An arm's turns or windows under one load also
+become one point, for the report.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.plan.plan import Plan
+from peagle_sm.measure.benchmark import acceptance
+from peagle_sm.measure.compare.alternating import (
+    Contender,
+    Way,
+    by_block,
+    by_prompt,
+    requests_per_window,
+    warming,
+)
+from peagle_sm.measure.compare.analysis import Measured, Side, compare, pairs_of
+from peagle_sm.measure.load import ClientUsage, LoadRun, LoadStopped, Target, Window, WorkItem
+from peagle_sm.measure.load.points import make_point
+from peagle_sm.measure.load.run import run_quietly
+from peagle_sm.measure.results.records import ArmRecord, ComparisonRecord, Load, PointRecord
+from peagle_sm.measure.results.result_file import ResultWriter
+from peagle_sm.measure.workloads import MAX_TOKENS, limit_of
+
+
+def point_of(
+    arm: ArmRecord, measured: Measured, *, temperature: float | None, machine_load: float | None
+) -> PointRecord | None:
+    """Sum up what one arm did; None where it had no turn. Seconds are those in which this arm was asked.
+
+    The client is judged over all turns of all arms at one request in flight, since a turn is too short for
+    it; else over all windows of this arm together.
+    """
+    runs = measured.runs.get(arm.name, [])
+    if not runs:
+        return None
+    start, judged = runs[0].window.start_s, runs
+    if measured.one_at_a_time:
+        runs = [_asked_only(run) for run in runs]
+        judged = [run for others in measured.runs.values() for run in others]
+    single = [make_point(run) for run in runs]
+    seconds = math.fsum(point.seconds for point in single)
+    end = runs[-1].window.end_s if measured.one_at_a_time else start + seconds
+    records = tuple(record for run in runs for record in run.records)
+    accepted = acceptance.from_requests([record for record in records if record.phase == "measured"])
+    # Latencies come from the requests; what is counted by the clock, from each window of its own.
+    whole = make_point(
+        LoadRun(arm.name, measured.load, 0, records, Window(start, end, seconds), together(judged)),
+        temperature=temperature,
+        acceptance=accepted,
+        usd_per_hour=arm.usd_per_hour,
+        machine_load=machine_load,
+    )
+    chunks = sum(record.chunks for run in judged for record in run.records)
+    cpu_s = math.fsum(run.usage.cpu_s for run in judged)
+    return replace(
+        whole,
+        output_tokens=sum(point.output_tokens for point in single),
+        otps=_by_seconds(single, [point.otps for point in single]),
+        requests_per_s=_by_seconds(single, [point.requests_per_s for point in single]),
+        client=replace(whole.client, cpu_us_per_chunk=cpu_s / chunks * 1e6 if chunks else None),
+    )
+
+
+def _by_seconds(points: Sequence[PointRecord], rates: Sequence[float]) -> float:
+    seconds = math.fsum(point.seconds for point in points)
+    counted = math.fsum(rate * point.seconds for rate, point in zip(rates, points, strict=True))
+    return counted / seconds if seconds > 0 else 0.0
+
+
+def _asked_only(run: LoadRun) -> LoadRun:
+    """A turn's window is from its first request's sending to its last one's end."""
+    measured = [record for record in run.records if record.phase == "measured"]
+    if not measured:
+        return replace(run, window=replace(run.window, end_s=run.window.start_s, seconds=0.0))
+    start, end = measured[0].sent_s, max(record.done_s for record in measured)
+    return replace(run, window=Window(start, end, end - start))
+
+
+def together(runs: Sequence[LoadRun]) -> ClientUsage:
+    """What the client took over all of them."""
+    return ClientUsage(
+        tuple(lag for run in runs for lag in run.usage.lags_ms),
+        math.fsum(run.usage.cpu_s for run in runs),
+        any(run.usage.connections_full for run in runs),
+    )
+
+
+WARM_UP = 2  #: prompts that every arm answers before a load of one request at a time
+FEWEST = 2  #: prompts or blocks: an interval needs as many
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What every deployment is asked."""
+
+    items: tuple[WorkItem, ...]
+    loads: tuple[Load, ...]
+    blocks: int = 6
+    repeat: bool = False
+    temperature: float | None = 0.0
+
+    def prompts_of(self, load: Load) -> int:
+        """How many prompts each arm is measured on under a load."""
+        if load.concurrency == 1:
+            return len(self.items)
+        places = load.concurrency or 1
+        each = requests_per_window(len(self.items), places, self.blocks, repeat=self.repeat, load=load)
+        return each * 2 * self.blocks
+
+    def check(self) -> None:
+        """Refuse what could not give an interval, before anything is asked or deployed.
+
+        Raises:
+            SpecError: too few prompts or blocks for one of the loads.
+        """
+        if len(self.items) < FEWEST or self.blocks < FEWEST:
+            raise SpecError(
+                f"{len(self.items)} prompts and {self.blocks} blocks; an interval needs at least {FEWEST}.",
+                next_step="Ask for more with --prompts and --blocks.",
+            )
+        for load in self.loads:
+            self.prompts_of(load)
+
+
+@dataclass
+class Contest:
+    """Asks arms in turns, writes every request down, and compares what is there in the end.
+
+    ``way_of`` makes the way of a run from what takes its turns: clock, connections and progress are its own.
+    ``on_load`` hears of each load, and of how many prompts it measures of all arms; ``on_end`` of its end.
+    """
+
+    setup: Setup
+    writer: ResultWriter
+    salt: str
+    way_of: Callable[[Callable[[LoadRun], None]], Way]
+    run: Callable[[Callable[[], Coroutine[Any, Any, None]]], None] = run_quietly
+    load_average: Callable[[], float] = lambda: os.getloadavg()[0]
+    on_load: Callable[[Load, int], None] = lambda load, prompts: None
+    on_end: Callable[[], None] = lambda: None
+    measured: list[Measured] = field(default_factory=list)
+    points: list[PointRecord] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def measure(
+        self, deployment: int, arms: Sequence[ArmRecord], target_of: Callable[[ArmRecord], Target]
+    ) -> None:
+        """Put every load on all arms of one deployment, in turns.
+
+        Raises:
+            LoadStopped: an arm fails all that it is asked.
+            KeyboardInterrupt: Ctrl-C. In either case what was whole is kept.
+        """
+        for arm in arms:
+            self.writer.append(arm)
+        targets = {arm.name: target_of(arm) for arm in arms}
+        for load in self.setup.loads:
+            # Its own salt for each load too: the same prompts come again.
+            contenders = [
+                Contender(target, f"{self.salt}/{name}/{load.label}/") for name, target in targets.items()
+            ]
+            self.on_load(load, self.setup.prompts_of(load) * len(arms))
+            measured = Measured(load, deployment)
+            self.measured.append(measured)
+            try:
+                self.run(partial(self._put, load, contenders, measured))
+            except LoadStopped as stopped:
+                for record in stopped.records:
+                    self.writer.append(record)
+                raise
+            finally:
+                self._sum_up(arms, measured)
+            self.on_end()
+
+    async def _put(self, load: Load, contenders: Sequence[Contender], measured: Measured) -> None:
+        def took(run: LoadRun) -> None:
+            for record in run.records:
+                self.writer.append(record)
+            measured.take(run)
+
+        way, setup = self.way_of(took), self.setup
+        if measured.one_at_a_time:
+            warm_up = [warming(item) for item in setup.items[-WARM_UP:]]
+            await by_prompt(contenders, load, setup.items, warm_up, way)
+        else:
+            await by_block(contenders, load, setup.items, blocks=setup.blocks, repeat=setup.repeat, way=way)
+
+    def _sum_up(self, arms: Sequence[ArmRecord], measured: Measured) -> None:
+        for arm in arms:
+            point = point_of(
+                arm, measured, temperature=self.setup.temperature, machine_load=self.load_average()
+            )
+            if point is not None:
+                self.points.append(point)
+                self.writer.append(point)
+
+    def conclude(self, sides: Sequence[Side]) -> list[ComparisonRecord]:
+        """Compare every pair under every load, over the deployments that measured it; write it down."""
+        found = []
+        for load in self.setup.loads:
+            every = [each.whole() for each in self.measured if each.load == load]
+            for pair in pairs_of(sides):
+                both = [
+                    each
+                    for each in every
+                    if all(
+                        each.runs.get(side.arms[each.deployment].name) for side in (pair.faster, pair.slower)
+                    )
+                ]
+                try:
+                    if both:
+                        found.append(compare(pair, both, temperature=self.setup.temperature))
+                except ValueError as error:
+                    self.notes.append(f"{pair.faster.name} over {pair.slower.name}, {load.label}: {error}")
+        for comparison in found:
+            self.writer.append(comparison)
+        return found
+
+
+START_UP_MINUTES = 15.0  #: until an endpoint on AWS serves; with what deleting it takes
+LOCAL_START_UP_MINUTES = 0.5
+#: Seconds a token of one request: 10 ms alone, twice as long under load. To be replaced by what comes out.
+SECONDS_A_TOKEN = 0.010
+UNDER_LOAD = 2.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """``minutes`` of all deployments together; USD None where no price is known, 0 where nothing is billed.
+
+    ``most_usd`` is reached if every endpoint lived to the end of its lifetime limit.
+    """
+
+    deployments: int
+    minutes: float
+    usd_per_hour: float | None
+    usd: float | None
+    most_usd: float | None
+    price_sources: tuple[str, ...]
+
+
+def minutes_of(setup: Setup, arms: int) -> float:
+    """How long one deployment is likely to be measured, the control included in ``arms``."""
+    tokens = sum(limit_of(item) or MAX_TOKENS for item in setup.items) / max(1, len(setup.items))
+    seconds = 0.0
+    for load in setup.loads:
+        places = load.concurrency or 1
+        if places == 1:
+            seconds += (len(setup.items) + WARM_UP) * arms * tokens * SECONDS_A_TOKEN
+            continue
+        requests = setup.prompts_of(load) + 2 * setup.blocks * places
+        seconds += requests * arms / places * tokens * SECONDS_A_TOKEN * UNDER_LOAD
+    return seconds / 60
+
+
+def estimate(plans: Sequence[Plan], setup: Setup, *, arms: int, deployments: int) -> Estimate:
+    """Price ``deployments`` rounds of ``plans``, one plan a mode."""
+    local = all(plan.context.local for plan in plans)
+    start_up = LOCAL_START_UP_MINUTES if local else START_UP_MINUTES
+    minutes = deployments * (start_up + minutes_of(setup, arms))
+    prices = [plan.usd_per_hour for plan in plans]
+    known = [price for price in prices if price is not None]
+    hourly = sum(known) if len(known) == len(prices) else None
+    most = [plan.max_usd for plan in plans]
+    known_most = [value for value in most if value is not None]
+    return Estimate(
+        deployments=deployments,
+        minutes=minutes,
+        usd_per_hour=hourly,
+        usd=None if hourly is None else hourly * minutes / 60,
+        most_usd=deployments * sum(known_most) if len(known_most) == len(most) else None,
+        price_sources=tuple(dict.fromkeys(plan.price_source for plan in plans)),
+    )

@@ -1,0 +1,262 @@
+"""From measured points to money: USD per million output tokens, the fleet for a demand, a head's break-even.
+
+Pure: prices come in as a function of the arm. A price of 0 means that nothing is billed (the local
+SageMaker), so no cost is derived from it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from peagle_sm.core.catalog import Catalog, load_catalog
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.plan.cost import (
+    BreakEven,
+    Demand,
+    Fleet,
+    Serving,
+    break_even,
+    fleet_for,
+    usd_per_million_tokens,
+)
+from peagle_sm.measure.compare.confidence_intervals import t_quantile
+from peagle_sm.measure.load.points import Objective, is_withheld
+from peagle_sm.measure.results.records import ArmRecord, ComparisonRecord, Load, PointRecord, RequestRecord
+
+Pricing = Callable[[ArmRecord], tuple[float | None, str]]
+"""USD per hour of an arm's whole endpoint (None where unknown), and where the figure comes from."""
+
+
+MOST_FAILED = 0.01
+"""The greatest share of failed requests at which a load counts as served."""
+USED = 0.3
+"""The share of a day's capacity that is used where nothing else is known: peaks by day, little at night."""
+
+
+def recorded(arm: ArmRecord) -> tuple[float | None, str]:
+    """The price that was written down when the arm was measured."""
+    return arm.usd_per_hour, arm.price_source or "no price was recorded"
+
+
+@dataclass(frozen=True)
+class CostRow:
+    """One arm under one load. ``usd_per_hour`` is this arm's own share of its endpoint's price.
+
+    ``usd_per_million`` is at full use, ``usd_low`` and ``usd_high`` its 95% confidence interval over requests
+    of this deployment (None where the file has none), ``usd_used`` the price where only ``used`` of the
+    capacity is used. ``misses``: objectives that the load misses, and failed requests.
+    """
+
+    arm: ArmRecord
+    load: Load
+    otps: float
+    usd_per_hour: float | None
+    usd_per_million: float | None
+    price_source: str
+    misses: tuple[str, ...]
+    fleet: Fleet | None
+    usd_low: float | None = None
+    usd_high: float | None = None
+    used: float = USED
+    failed: float = 0.0  #: the share of requests that failed
+    run: str = ""  #: what its results file is called, where several are costed together
+
+    @property
+    def usd_used(self) -> float | None:
+        """USD per million output tokens where ``used`` of the capacity is used: idle hours cost the same."""
+        return None if self.usd_per_million is None else self.usd_per_million / self.used
+
+
+def rate_spread(requests: Sequence[RequestRecord]) -> float | None:
+    """The half width of the 95% confidence interval of ln(tokens per second), over requests.
+
+    A ratio of sums: each request's tokens beside what its seconds would give at the common rate. None below
+    three answers. Requests in one batch are not independent, so at high concurrency it is too narrow.
+    """
+    pairs = [(one.output_tokens or 0, one.done_s - one.sent_s) for one in requests if one.error is None]
+    tokens, seconds = sum(count for count, _ in pairs), sum(time for _, time in pairs)
+    if len(pairs) < 3 or not tokens or seconds <= 0:
+        return None
+    rate, number = tokens / seconds, len(pairs)
+    square = sum((count - rate * time) ** 2 for count, time in pairs)
+    deviation = math.sqrt(square * number / (number - 1)) / tokens
+    return t_quantile(number - 1) * deviation
+
+
+def cost_rows(
+    arms: Iterable[ArmRecord],
+    points: Iterable[PointRecord],
+    *,
+    pricing: Pricing = recorded,
+    demand: Demand | None = None,
+    objective: Objective | None = None,
+    catalog: Catalog | None = None,
+    run_of: Callable[[PointRecord], str] = lambda point: "",
+    requests_of: Callable[[PointRecord], Sequence[RequestRecord]] = lambda point: (),
+    used: float = USED,
+) -> tuple[CostRow, ...]:
+    """Price every point that is not withheld; arms of A/A pairs are left out."""
+    known = {arm.name: arm for arm in arms if not arm.control}
+    rows = []
+    for point in points:
+        arm = known.get(point.arm)
+        if arm is None or is_withheld(point.client):
+            continue
+        usd, source = pricing(arm)
+        serving, note = serving_of(arm, point, usd, catalog or load_catalog())
+        price = serving.usd_per_instance_hour
+        share = None if price is None else price / serving.copies_per_instance
+        million = None if share is None else usd_per_million_tokens(share, serving.otps)
+        spread = rate_spread(requests_of(point))
+        bounds = (
+            (None, None)
+            if million is None or spread is None
+            else (million * math.exp(-spread), million * math.exp(spread))
+        )
+        rows.append(
+            CostRow(
+                arm=arm,
+                load=point.load,
+                otps=point.otps,
+                usd_per_hour=None if share is None else share * _copies(arm),
+                usd_per_million=million,
+                usd_low=bounds[0],
+                usd_high=bounds[1],
+                used=used,
+                failed=sum(point.errors.values()) / point.requests if point.requests else 0.0,
+                price_source=note or source,
+                misses=(*_failures(point), *(objective.misses(point) if objective else ())),
+                fleet=fleet_for(demand, serving) if demand else None,
+                run=run_of(point),
+            )
+        )
+    return tuple(rows)
+
+
+def _failures(point: PointRecord) -> tuple[str, ...]:
+    failed = sum(point.errors.values())
+    if failed <= MOST_FAILED * point.requests:
+        return ()
+    return (f"{failed} of {point.requests} requests failed",)
+
+
+def _copies(arm: ArmRecord) -> int:
+    return 1 if arm.component else max(1, arm.instance_count)
+
+
+def serving_of(
+    arm: ArmRecord, point: PointRecord, usd_per_hour: float | None, catalog: Catalog
+) -> tuple[Serving, str | None]:
+    """What one copy of ``arm`` served at ``point``, and why its price is not known although an hour's is.
+
+    An endpoint's load is taken to spread evenly over its instances. A component pays for as many parts of
+    an instance as fit into it by GPUs.
+    """
+    count = max(1, arm.instance_count)
+    price = usd_per_hour / count if usd_per_hour else None
+    entry = catalog.instances.get(arm.instance_type or "")
+    gpus = entry.gpu_count if entry and entry.gpu_count else None
+    if arm.component is None:
+        return Serving(point.otps / count, point.requests_per_s / count, price, 1, gpus), None
+    fits = gpus // arm.gpus if gpus and arm.gpus else 0
+    note = None
+    if not fits:
+        price, note = None, f"component {arm.component}: its share of the instance's GPUs is not known"
+    return Serving(point.otps, point.requests_per_s, price, max(1, fits), arm.gpus), note
+
+
+def cheapest(rows: Sequence[CostRow]) -> CostRow | None:
+    """The row that serves the demand for the least (or a million tokens, without one); None when no row can.
+
+    Rows with failed requests (more than 1%), that miss the objective, or without a price do not take part.
+    """
+    able = [row for row in rows if not row.misses and _money(row) is not None]
+    return min(able, key=lambda row: (_money(row) or 0.0, -row.otps), default=None)
+
+
+def _money(row: CostRow) -> float | None:
+    return row.usd_per_million if row.fleet is None else row.fleet.usd_per_hour
+
+
+@dataclass(frozen=True)
+class HeadValue:
+    """What a custom head saves under one load, and when it has paid for its training.
+
+    ``soonest`` and ``latest`` are the break-even (million tokens) at the ends of the speed-up's interval;
+    ``latest`` None means that it may never come, both None that no interval was measured.
+    """
+
+    head: str
+    baseline: str
+    load: Load
+    ratio: float
+    shown: bool | None
+    break_even: BreakEven
+    soonest: float | None = None
+    latest: float | None = None
+
+
+def head_value(
+    rows: Sequence[CostRow],
+    comparisons: Iterable[ComparisonRecord],
+    *,
+    head: str,
+    baseline: str,
+    training_usd: float,
+) -> tuple[HeadValue, ...]:
+    """Set the training's cost against the savings under each load that both arms were measured at.
+
+    With a demand in the rows, ``days`` comes from the cheapest fleet of each arm.
+
+    Raises:
+        SpecError: the arms share no load at which both have a price.
+    """
+    base = {row.load: row for row in rows if row.arm.name == baseline and row.usd_per_million}
+    fast = {row.load: row for row in rows if row.arm.name == head and row.usd_per_million}
+    shared = [load for load in fast if load in base]
+    if not shared:
+        names = sorted({row.arm.name for row in rows if row.usd_per_million})
+        raise SpecError(
+            f"{head!r} and {baseline!r} share no load at which both have a price;"
+            f" arms with a price: {', '.join(names) or 'none'}",
+            next_step="name two of them with --head and --baseline, or give a price with --usd-per-hour",
+        )
+    by_pair = {(each.faster, each.slower, each.load): each for each in comparisons}
+    saved = _saved_per_hour(rows, head, baseline)
+    return tuple(
+        _value(fast[load], base[load], by_pair.get((head, baseline, load)), training_usd, saved)
+        for load in shared
+    )
+
+
+def _saved_per_hour(rows: Sequence[CostRow], head: str, baseline: str) -> float | None:
+    best = [cheapest([row for row in rows if row.arm.name == name]) for name in (head, baseline)]
+    fleets = [row.fleet for row in best if row is not None and row.fleet is not None]
+    if len(fleets) < 2 or fleets[0].usd_per_hour is None or fleets[1].usd_per_hour is None:
+        return None
+    return fleets[1].usd_per_hour - fleets[0].usd_per_hour
+
+
+def _value(
+    fast: CostRow, base: CostRow, found: ComparisonRecord | None, training_usd: float, saved: float | None
+) -> HeadValue:
+    base_usd, head_usd = base.usd_per_million or 0.0, fast.usd_per_million or 0.0
+    measured = fast.otps / base.otps
+    # The paired ratio is surer than that of two points: only how far prices differ is taken from them.
+    dearer = head_usd * measured / base_usd
+
+    def at(ratio: float) -> BreakEven:
+        return break_even(training_usd, base_usd, base_usd * dearer / ratio, saved)
+
+    return HeadValue(
+        head=fast.arm.name,
+        baseline=base.arm.name,
+        load=fast.load,
+        ratio=found.ratio.value if found else measured,
+        shown=found.ratio.shown if found else None,
+        break_even=at(found.ratio.value if found else measured),
+        soonest=at(found.ratio.high).million_tokens if found else None,
+        latest=at(found.ratio.low).million_tokens if found else None,
+    )

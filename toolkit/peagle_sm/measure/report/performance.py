@@ -1,0 +1,392 @@
+"""The sections on measured figures: throughput, latency, acceptance by position, K curve, cost. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import groupby
+
+from peagle_sm.core.display import Content, Safe, join, tag
+from peagle_sm.measure.load.points import late_lines, short_lines
+from peagle_sm.measure.report import formatting
+from peagle_sm.measure.report.charts import HALF, THIRD, LineChart, Mark, Series, both
+from peagle_sm.measure.report.costs import CostRow, cheapest, cost_rows
+from peagle_sm.measure.report.formatting import Look, looks_of
+from peagle_sm.measure.report.section import (
+    KINDS,
+    Figure,
+    Section,
+    arm_cell,
+    charts,
+    doubts,
+    folded,
+    grid,
+    pair,
+    pivot,
+    table,
+    values,
+)
+from peagle_sm.measure.report.tables import baseline, rates
+from peagle_sm.measure.report.view import View, load_value
+from peagle_sm.measure.results.records import Acceptance, FitRecord, Load, Percentiles, PointRecord
+
+OTPS = Figure("otps", "output tokens a second, all requests together", lambda point: point.otps)
+EACH = Figure("each", "output tokens a second, one request", lambda point: point.otps_per_request)
+_CAPTIONS = {
+    "otps": "All requests together, output tokens a second",
+    "each": "One request, output tokens a second",
+}
+
+
+def throughput(view: View) -> Section | None:
+    """OTPS by load: of all requests together, and of one request on its own."""
+    if not view.points:
+        return None
+    alone = all(point.load.concurrency == 1 for point in view.points)  # then both figures are one
+    figures = (OTPS,) if alone else (OTPS, EACH)
+    drawn = [chart for figure in figures if (chart := charts(view, figure, HALF))]
+    tables = [pivot(view, figure, _CAPTIONS[figure.id]) for figure in figures]
+    if len(drawn) == len(tables) == 1:
+        body = pair(drawn[0], tables[0])
+    else:
+        body = join(grid(*drawn) if drawn else None, tag("div", *tables, class_="multiples"))
+    return Section("throughput", "Throughput", _leaders(view), join(doubts(view, short_lines), body))
+
+
+def _leaders(view: View) -> str:
+    """Who wrote most at which loads; that a gap is more than chance is for the next section to say."""
+    best: list[tuple[str, Load]] = []
+    for load in (load for kind in KINDS for load in view.loads(kind)):
+        rates = {
+            arm.name: v[0]
+            for arm in view.arms
+            if not arm.control and (v := values(view, OTPS, arm.name, load))
+        }
+        if len(rates) > 1:
+            best.append((_first_throughput(view, load, rates), load))
+    if not best:
+        return ""
+    runs = [
+        (name, [load.label for _, load in group]) for name, group in groupby(best, key=lambda one: one[0])
+    ]
+    parts = [
+        f"{name} at {labels[0] if len(labels) == 1 else f'{labels[0]} to {labels[-1]}'}"
+        for name, labels in runs
+    ]
+    return "Fastest: " + ", then ".join(parts) + "."
+
+
+def _first_throughput(view: View, load: Load, rates: Mapping[str, float]) -> str:
+    """The fastest arm, and the next where a comparison tells no difference between the two."""
+    first, second = sorted(rates, key=lambda name: -rates[name])[:2]
+    alike = any(
+        {row.faster, row.slower} == {first, second} and row.load == load and not row.ratio.shown
+        for row in view.comparisons
+    )
+    if alike:
+        return f"{view.label(first)} or {view.label(second)} (no difference shown)"
+    return view.label(first)
+
+
+Part = Callable[[Percentiles], float]
+
+
+def _of(name: str, part: Part) -> Callable[[PointRecord], float | None]:
+    def value(point: PointRecord) -> float | None:
+        found: Percentiles | None = getattr(point, name)
+        return None if found is None else part(found)
+
+    return value
+
+
+FIGURES = (
+    Figure("ttft", "time to first token, p95, ms", _of("ttft_ms", lambda p: p.p95)),
+    Figure("tpot", "time per output token, p50, ms", _of("tpot_ms", lambda p: p.p50)),
+    Figure("itl", "gap between chunks (ITL), p99, ms", _of("itl_ms", lambda p: p.p99)),
+    Figure("e2e", "whole answer, p95, ms", _of("e2e_ms", lambda p: p.p95)),
+)
+_COLUMNS = (("TTFT", "ttft_ms"), ("TPOT", "tpot_ms"), ("ITL", "itl_ms"), ("E2E", "e2e_ms"))
+
+
+def latency(view: View) -> Section | None:
+    """Four small charts, the share of requests within the objective, and every percentile."""
+    if not any(figure.value(point) is not None for figure in FIGURES for point in view.points):
+        return None
+    drawn = [chart for figure in FIGURES if (chart := charts(view, figure, HALF))]
+    every = _percentiles(view)
+    parts = (
+        [grid(*drawn), _goodput(view), folded("Every percentile", every)]
+        if drawn
+        else [every, _goodput(view)]
+    )
+    return Section("latency", "Latency", _latency_lead(view), join(doubts(view, late_lines), *parts))
+
+
+def _latency_lead(view: View) -> str:
+    said = "Lower is better."
+    if any(point.itl_ms for point in view.points):
+        said += (
+            " A chunk may hold several tokens when speculating, so gaps between chunks grow while the time"
+            " per token falls."
+        )
+    elif not any(point.ttft_ms for point in view.points):
+        said += " Answers were not streamed, so there is only the time of the whole answer."
+    return said
+
+
+def _goodput(view: View) -> Safe | None:
+    asked = {
+        (p.goodput.ttft_ms, p.goodput.tpot_ms, p.goodput.e2e_ms) for p in view.points if p.goodput is not None
+    }
+    if not asked:
+        return None
+    names = ("TTFT", "TPOT", "end to end")
+    objectives = " or ".join(
+        ", ".join(
+            f"{name} up to {limit:g} ms" for name, limit in zip(names, one, strict=True) if limit is not None
+        )
+        for one in sorted(asked, key=str)
+    )
+    figure = Figure("goodput", "within", lambda point: point.goodput.share if point.goodput else None)
+    caption = f"Requests within the objective ({objectives}), errors counted as missed"
+    return tag("div", pivot(view, figure, caption, formatting.share), class_="solo")
+
+
+def _percentiles(view: View) -> Safe:
+    columns = [(head, name) for head, name in _COLUMNS if any(getattr(one, name) for one in view.points)]
+    heads: list[Content] = ["load", "arm"]
+    heads += [f"{head} {part}" for head, _ in columns for part in ("p50", "p95", "p99")]
+    rows: list[list[Content]] = []
+    for load in (load for kind in KINDS for load in view.loads(kind)):
+        for arm in view.arms:
+            for point in view.measured(arm.name, load):
+                cells: list[Content] = [load.label, arm_cell(view, arm.name)]
+                for _, name in columns:
+                    found: Percentiles | None = getattr(point, name)
+                    cells += [
+                        formatting.number(getattr(found, p) if found else None) for p in ("p50", "p95", "p99")
+                    ]
+                rows.append(cells)
+    return table(heads, rows, caption="Milliseconds", words=(0, 1))
+
+
+_SOURCES = {
+    "per-request": "each request's own figures",
+    "metrics": "the engine's counters",
+    "cloudwatch": "the engine's log in CloudWatch",
+}
+
+
+def acceptance(view: View) -> Section | None:
+    """Survival by position at the least load that has it, and lengths at every load."""
+    shown = _first_acceptance(view)
+    if not shown:
+        return None
+    depth = max(len(found.survival) for _, found in shown)
+    chart = LineChart(
+        title="Share of drafts accepted up to each position",
+        description=". ".join(
+            f"{view.label(point.arm)}: " + ", ".join(formatting.share(s) for s in found.survival)
+            for point, found in shown
+        ),
+        series=tuple(
+            Series(
+                view.label(point.arm),
+                view.look(point.arm),
+                tuple(Mark(float(at), share) for at, share in enumerate(found.survival, start=1)),
+            )
+            for point, found in shown
+        ),
+        x_title="position in the draft",
+        y_title=f"drafts accepted up to this position, {shown[0][0].load.label}",
+        x_ticks=tuple(float(at) for at in range(1, max(depth, 2) + 1)),
+        y_label=formatting.share,
+        y_high=1.0,
+        watermark=view.watermark,
+    )
+    sources = " and ".join(sorted({_SOURCES[found.source] for _, found in shown}))
+    beside = table(
+        ["arm", "K", "per step", "per request", "temperature"],
+        [_row(view, point, found) for point, found in shown],
+        caption=f"Acceptance length at {shown[0][0].load.label}, from {sources}",
+    )
+    lengths = Figure("al", "length", lambda point: point.acceptance.per_step if point.acceptance else None)
+    every = pivot(view, lengths, "Acceptance length per step, by load")
+    several = sum(len(view.loads(kind)) for kind in KINDS) > 1
+    right = tag("div", beside, every if several else None, class_="stack")
+    return Section(
+        "acceptance", "Acceptance", _acceptance_lead(view, shown), pair(both(chart, "survival"), right)
+    )
+
+
+def _first_acceptance(view: View) -> list[tuple[PointRecord, Acceptance]]:
+    """For each arm its point at the least load at which any survival is known."""
+    for load in (load for kind in KINDS for load in view.loads(kind)):
+        found = [
+            (point, point.acceptance)
+            for arm in view.arms
+            if not arm.control
+            for point in view.measured(arm.name, load)[:1]
+            if point.acceptance and point.acceptance.survival
+        ]
+        if found:
+            return found
+    return []
+
+
+def _row(view: View, point: PointRecord, found: Acceptance) -> list[Content]:
+    return [
+        arm_cell(view, point.arm),
+        str(view.arm(point.arm).num_speculative_tokens or formatting.DASH),
+        formatting.number(found.per_step),
+        formatting.number(found.per_request),
+        formatting.DASH if point.temperature is None else f"{point.temperature:g}",
+    ]
+
+
+def _acceptance_lead(view: View, shown: list[tuple[PointRecord, Acceptance]]) -> str:
+    said = ", ".join(
+        f"{formatting.number(found.per_step)} with {view.label(point.arm)}" for point, found in shown
+    )
+    return f"Tokens for each pass of the target at {shown[0][0].load.label}: {said}; 1 without speculation."
+
+
+def curve(view: View) -> Section | None:
+    """One chart for each load, its modes together; a table of what was chosen and why."""
+    if not view.fits:
+        return None
+    ordered = sorted(view.fits, key=lambda fit: (fit.load.kind, load_value(fit.load)))
+    loads = [(load, list(fits)) for load, fits in groupby(ordered, key=lambda fit: fit.load)]
+    size = HALF if len(loads) % 3 else THIRD
+    drawn = [both(_chart(view, load, fits), f"k-{at}", size) for at, (load, fits) in enumerate(loads)]
+    body = join(grid(*drawn), _chosen(ordered), _every(view))
+    return Section("k", "Best K", _curve_lead(ordered), body)
+
+
+def _look(view: View, fit: FitRecord) -> Look:
+    named = [arm for arm in view.arms if arm.mode == fit.mode and not arm.control]
+    return view.look(named[0].name) if named else looks_of_mode(fit)
+
+
+def looks_of_mode(fit: FitRecord) -> Look:
+    """A mode's own look, where no arm of it is in the files."""
+    from peagle_sm.measure.results.records import ArmRecord
+
+    return looks_of([ArmRecord("any", fit.mode, None, "")])["any"]
+
+
+def _chart(view: View, load: Load, fits: list[FitRecord]) -> LineChart:
+    series, guides = [], []
+    for fit in fits:
+        look, name = _look(view, fit), formatting.MODE_NAMES[fit.mode]
+        points = sorted(fit.points, key=lambda point: point.k)
+        marks = tuple(
+            Mark(point.k, point.otps, point.low, point.high, hollow=not point.measured) for point in points
+        )
+        series.append(Series(name, look, marks, dashed=True))
+        guides.append((float(fit.best_k), f"K={fit.best_k}", look))
+    depths = tuple(sorted({float(point.k) for fit in fits for point in fit.points}))
+    return LineChart(
+        title=f"Output tokens a second by K at {load.label}",
+        description=". ".join(
+            f"{formatting.MODE_NAMES[fit.mode]}: best K {fit.best_k}, {fit.reason}" for fit in fits
+        ),
+        series=tuple(series),
+        x_title="K (num_speculative_tokens)",
+        y_title=f"output tokens a second at {load.label}",
+        x_ticks=depths,
+        y_zero=False,
+        guides=tuple(guides),
+        watermark=view.watermark,
+    )
+
+
+def _chosen(fits: list[FitRecord]) -> Safe:
+    rows: list[list[Content]] = []
+    for fit in fits:
+        best = next((point for point in fit.points if point.k == fit.best_k), None)
+        measured = ", ".join(
+            str(point.k) for point in sorted(fit.points, key=lambda p: p.k) if point.measured
+        )
+        rows.append(
+            [
+                fit.load.label,
+                formatting.MODE_NAMES[fit.mode],
+                str(fit.best_k),
+                formatting.number(best.otps if best else None),
+                formatting.number(plain.otps if (plain := baseline(fit)) else None),
+                formatting.number(best.acceptance_length if best else None),
+                formatting.number(best.step_ms if best else None),
+                measured or formatting.DASH,
+                str(fit.deployments),
+                formatting.usd(fit.usd),
+                fit.reason,
+            ]
+        )
+    heads = [
+        "load",
+        "mode",
+        "best K",
+        "OTPS",
+        "without speculation",
+        "accepted",
+        "step, ms",
+        "K measured",
+        "deployments",
+        "USD",
+        "why",
+    ]
+    return table(heads, rows, caption="What was chosen, and what finding it cost", words=(0, 1, 7, 10))
+
+
+def _every(view: View) -> Safe | None:
+    found = rates(view)
+    if found is None:
+        return None
+    left = [at for at, head in enumerate(found.heads) if head not in found.figures]
+    return folded(
+        "The rate at each K", table(found.heads, found.rows, caption="The rate at each K", words=left)
+    )
+
+
+def _curve_lead(fits: list[FitRecord]) -> str:
+    parts = []
+    for mode, group in groupby(sorted(fits, key=lambda fit: fit.mode), key=lambda fit: fit.mode):
+        said = ", ".join(f"{fit.best_k} at {fit.load.label}" for fit in group)
+        parts.append(f"{formatting.MODE_NAMES[mode]}: {said}")
+    return "; ".join(parts) + ". Solid marks are measured, hollow ones predicted."
+
+
+def money(view: View) -> Section | None:
+    """USD per million tokens by load; None where nothing was billed."""
+    rows = cost_rows(view.arms, view.points)
+    if not any(row.usd_per_million for row in rows):
+        return None
+    rates = {(row.arm.name, row.load, row.otps): row.usd_per_million for row in rows}
+
+    def value(point: PointRecord) -> float | None:
+        return rates.get((point.arm, point.load, point.otps))
+
+    figure = Figure("usd", "USD per million output tokens", value, log=True)
+    drawn = charts(view, figure)
+    if drawn is None:
+        return None
+    beside = pivot(view, figure, "USD per million output tokens, at full use", formatting.usd)
+    return Section("cost", "Cost", cost_words(view, rows), join(pair(drawn, beside), _sources(rows)))
+
+
+def cost_words(view: View, rows: tuple[CostRow, ...]) -> str:
+    """The cheapest point, in words, and what the figure leaves out."""
+    best = cheapest(rows)
+    if best is None:
+        return ""
+    usd = formatting.usd(best.usd_per_million)
+    said = f"Least: {usd} USD per million output tokens, {view.label(best.arm.name)}"
+    return (
+        f"{said} at {best.load.label}. At {formatting.share(best.used)} use, as of a day with quiet hours,"
+        f" it is {formatting.usd(best.usd_used)}; input tokens are not charged apart."
+    )
+
+
+def _sources(rows: tuple[CostRow, ...]) -> Safe:
+    told = sorted({f"{formatting.usd(row.usd_per_hour)} USD an hour: {row.price_source}" for row in rows})
+    return tag("ul", *(tag("li", text) for text in told), class_="note")

@@ -1,0 +1,278 @@
+"""The report as plain tables: rows for a terminal, and Markdown for a pull request. Pure.
+
+In Markdown the verdict and the main tables come first; the rest is folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from peagle_sm.measure.load.points import doubt_lines
+from peagle_sm.measure.report import formatting
+from peagle_sm.measure.report.costs import cost_rows
+from peagle_sm.measure.report.merging import are_alike, parts_of
+from peagle_sm.measure.report.section import KINDS
+from peagle_sm.measure.report.speed_up import ordered
+from peagle_sm.measure.report.trust import trust
+from peagle_sm.measure.report.verdict import checked, verdict
+from peagle_sm.measure.report.view import View, cautions
+from peagle_sm.measure.results.records import (
+    CheckRecord,
+    ComparisonRecord,
+    FitRecord,
+    KPoint,
+    Percentiles,
+    PointRecord,
+)
+from peagle_sm.measure.results.result_file import Results
+
+_Shown = PointRecord | ComparisonRecord | FitRecord | CheckRecord
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table without its looks; ``figures`` are the heads of columns that go to the right."""
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    figures: tuple[str, ...]
+
+
+def points(view: View) -> Rows | None:
+    """Each arm under each load: rate, latencies, acceptance, cost."""
+    found = list(_points(view))
+    if not found:
+        return None
+    usd = {
+        (row.arm.name, row.load, row.otps): row.usd_per_million for row in cost_rows(view.arms, view.points)
+    }
+    heads = ("load", "arm", "OTPS", "TTFT p95 ms", "TPOT p50 ms", "accepted", "USD/1M tokens")
+    lines = tuple(
+        (
+            point.load.label,
+            view.label(point.arm),
+            formatting.number(point.otps),
+            _part(point.ttft_ms, "p95"),
+            _part(point.tpot_ms, "p50"),
+            formatting.number(point.acceptance.per_step if point.acceptance else None),
+            formatting.usd(usd.get((point.arm, point.load, point.otps))),
+        )
+        for point in found
+    )
+    return _used(_told_apart(view, Rows(heads, lines, heads[2:]), found, 2))
+
+
+def _told_apart(view: View, table: Rows, records: Sequence[_Shown], names: int) -> Rows:
+    """With the run of each row behind its first ``names`` cells, where two rows would read alike there."""
+    if not are_alike(row[:names] for row in table.rows):
+        return table
+
+    def with_run(row: tuple[str, ...], run: str) -> tuple[str, ...]:
+        return *row[:names], run, *row[names:]
+
+    told = (with_run(row, view.run_of(record)) for row, record in zip(table.rows, records, strict=True))
+    return Rows(with_run(table.heads, "run"), tuple(told), table.figures)
+
+
+def _points(view: View) -> Iterator[PointRecord]:
+    for load in (load for kind in KINDS for load in view.loads(kind)):
+        for arm in view.arms:
+            yield from view.measured(arm.name, load)
+
+
+def _part(found: Percentiles | None, name: str) -> str:
+    return formatting.number(getattr(found, name) if found else None)
+
+
+def _used(table: Rows) -> Rows:
+    """Without the columns in which nothing stands."""
+    kept = [
+        at
+        for at, head in enumerate(table.heads)
+        if head not in table.figures or any(row[at] != formatting.DASH for row in table.rows)
+    ]
+    return Rows(
+        tuple(table.heads[at] for at in kept),
+        tuple(tuple(row[at] for at in kept) for row in table.rows),
+        table.figures,
+    )
+
+
+def ratios(view: View) -> Rows | None:
+    """Every comparison with its interval."""
+    if not view.comparisons:
+        return None
+    heads = ("arm", "over", "load", "speed-up", "95% interval", "significant", "units", "deployments")
+    rows = tuple(
+        (
+            view.label(row.faster),
+            view.label(row.slower),
+            row.load.label,
+            formatting.ratio(row.ratio.value),
+            formatting.span(row.ratio),
+            "yes" if row.ratio.shown else "no",
+            f"{row.units} {row.over}",
+            str(row.deployments),
+        )
+        for row in ordered(view)
+    )
+    return _told_apart(view, Rows(heads, rows, ("speed-up", "deployments")), ordered(view), 3)
+
+
+def best_k(view: View) -> Rows | None:
+    """What the tuner chose."""
+    if not view.fits:
+        return None
+    rows = tuple(
+        (formatting.MODE_NAMES[fit.mode], fit.load.label, str(fit.best_k), fit.reason) for fit in view.fits
+    )
+    return _told_apart(view, Rows(("mode", "load", "best K", "why"), rows, ("best K",)), view.fits, 2)
+
+
+def rates(view: View) -> Rows | None:
+    """What the tuner's fit says of each K; K=0 is no speculation, the rate to beat."""
+    found = [(fit, point) for fit in view.fits for point in sorted(fit.points, key=lambda each: each.k)]
+    if not found:
+        return None
+    heads = ("mode", "load", "K", "OTPS", "95% interval", "over K=0", "accepted", "step ms", "from", "note")
+    lines = tuple(_rate(fit, point) for fit, point in found)
+    table = Rows(heads, lines, ("K", "OTPS", "over K=0", "accepted", "step ms"))
+    return _used(_told_apart(view, table, [fit for fit, _ in found], 3))
+
+
+def _rate(fit: FitRecord, point: KPoint) -> tuple[str, ...]:
+    plain = baseline(fit)
+    span = formatting.DASH
+    if point.low is not None and point.high is not None:
+        span = f"[{formatting.number(point.low)}, {formatting.number(point.high)}]"
+    marks = {0: "no speculation", fit.best_k: "chosen"}
+    return (
+        formatting.MODE_NAMES[fit.mode],
+        fit.load.label,
+        str(point.k),
+        formatting.number(point.otps),
+        span,
+        formatting.ratio(point.otps / plain.otps) if plain and plain.otps and point.k else formatting.DASH,
+        formatting.number(point.acceptance_length),
+        formatting.number(point.step_ms),
+        "measured" if point.measured else "the fit",
+        marks.get(point.k, ""),
+    )
+
+
+def baseline(fit: FitRecord) -> KPoint | None:
+    """No speculation under the same load, where the tuner measured it."""
+    return next((point for point in fit.points if point.k == 0), None)
+
+
+def checks(view: View, *, power: bool = True) -> Rows | None:
+    """What verify found; ``power`` adds what each check would have caught, which is long."""
+    if not view.checks:
+        return None
+    said = {True: "passed", False: "FAILED", None: "not decided"}
+    heads = ("check", "arm", "result", "found", "would be caught")
+    rows = [
+        (
+            check.name,
+            check.arm,
+            said[check.passed] if check.applicable else "not applicable",
+            check.summary,
+            check.power,
+        )
+        for check in view.checks
+    ]
+    kept = len(heads) if power else len(heads) - 1
+    table = _told_apart(view, Rows(heads[:kept], tuple(row[:kept] for row in rows), ()), view.checks, 2)
+    return table if len({check.arm for check in view.checks}) > 1 else _without(table, "arm")
+
+
+def _without(table: Rows, head: str) -> Rows:
+    at = table.heads.index(head)
+    return Rows(
+        (*table.heads[:at], *table.heads[at + 1 :]),
+        tuple((*row[:at], *row[at + 1 :]) for row in table.rows),
+        table.figures,
+    )
+
+
+#: Longer tables are folded: a pull request is read from the top.
+_SHOWN_ROWS = 12
+
+
+def markdown(files: Sequence[Results], *, title: str | None = None) -> str:
+    """GitHub's Markdown.
+
+    Raises:
+        SpecError: no file, or stand-in weights beside real ones.
+    """
+    parts = parts_of(files)
+    heading = title or "P-EAGLE report"
+    if len(parts) == 1:
+        return _run(parts[0].view, f"### {heading}")
+    about = f"{len(parts)} runs. Compare modes within one run only."
+    return "\n\n".join([f"### {heading}", about, *(_run(part.view, f"#### {part.title}") for part in parts)])
+
+
+def _run(view: View, heading: str) -> str:
+    said = verdict(view)
+    stressed = (
+        _escaped(said.headline).replace(said.figure, f"**{said.figure}**", 1)
+        if said.figure
+        else said.headline
+    )
+    parts = [heading, *_cautions(view), stressed]
+    if said.second:
+        parts.append(said.second)
+    if said.limits:
+        parts.append(f"_{_escaped('; '.join(said.limits))}_")
+    parts += [
+        text
+        for text in (
+            _table("Speed-up", ratios(view)),
+            _table("Measured", points(view)),
+            _table("Best K", best_k(view)),
+            _table("The rate at each K", rates(view)),
+            _table(checked(view.checks) if view.checks else "", checks(view)),
+        )
+        if text
+    ]
+    parts += [_escaped(f"Note: {line}.") for line in (*doubt_lines(view.points), *view.empty)]
+    parts.append(_origin(view))
+    return "\n\n".join(parts) + "\n"
+
+
+def _cautions(view: View) -> list[str]:
+    level = {"wrong": "CAUTION", "not-real": "WARNING"}
+    return [
+        f"> [!{level[one.kind]}]\n> **{_escaped(one.name)}.** {_escaped(one.text)}" for one in cautions(view)
+    ]
+
+
+def _table(title: str, table: Rows | None) -> str:
+    if table is None:
+        return ""
+    right = ["---:" if head in table.figures else "---" for head in table.heads]
+    lines = [table.heads, right, *table.rows]
+    text = "\n".join(f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in lines)
+    if len(table.rows) <= _SHOWN_ROWS:
+        return f"**{title}**\n\n{text}"
+    summary = f"{title} ({formatting.plural(len(table.rows), 'row')})"
+    return f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+
+
+def _origin(view: View) -> str:
+    header = view.headers[0]
+    versions = header.provenance.get("versions") or {}
+    facts = [f"peagle-sm {versions['peagle-sm']}"] if "peagle-sm" in versions else []
+    facts += [f"run {each.run_id} (`{each.command}`)" for each in view.headers]
+    if date := str(header.provenance.get("date", ""))[:10]:
+        facts.append(date)
+    if revision := header.provenance.get("git_revision"):
+        facts.append(str(revision)[:12])
+    facts.append(trust(view))
+    return f"<sub>{_escaped(' · '.join(fact for fact in facts if fact))}</sub>"

@@ -1,0 +1,415 @@
+"""A results file: JSON lines, header first, appended to while a run goes on and readable at any moment.
+
+``{"kind": "request", …}``: ``kind`` is a key of ``records.KINDS``, the rest are the record's fields; a field
+that holds its default may be left out. A run that was killed leaves at most its last line cut.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
+from io import FileIO
+from pathlib import Path
+from types import TracebackType
+from typing import Any, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.files import cannot_write, write_file, writing
+from peagle_sm.measure.results import records
+from peagle_sm.measure.results.records import KINDS, SCHEMA, Record
+
+_KIND_OF = {record_type: kind for kind, record_type in KINDS.items()}
+_EXPECTED = {
+    "int_type": "int",
+    "int_from_float": "int",
+    "float_type": "float",
+    "string_type": "str",
+    "bool_type": "bool",
+    "tuple_type": "a list",
+    "dict_type": "an object",
+    "dataclass_type": "an object",
+}
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a file holds, in the file's order; ``warnings`` say what had to be left out.
+
+    ``source`` is the file's name where a reader of several wants to tell them apart.
+    """
+
+    header: records.Header
+    arms: tuple[records.ArmRecord, ...] = ()
+    requests: tuple[records.RequestRecord, ...] = ()
+    points: tuple[records.PointRecord, ...] = ()
+    comparisons: tuple[records.ComparisonRecord, ...] = ()
+    fits: tuple[records.FitRecord, ...] = ()
+    checks: tuple[records.CheckRecord, ...] = ()
+    windows: tuple[records.WindowRecord, ...] = ()
+    warnings: tuple[str, ...] = ()
+    source: str | None = None
+
+
+def encode(record: Any) -> Any:
+    """A record, or a part of one, as plain data; fields that hold their default are left out.
+
+    A request has two dozen fields, of which most requests fill half: leaving the rest out halves the file.
+    """
+    record_type: Any = type(record)
+    return _adapter(record_type).dump_python(record, exclude_defaults=True, warnings=False)
+
+
+@cache
+def _adapter(record_type: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(record_type)
+
+
+def to_line(record: Record) -> str:
+    """One line, without its line end.
+
+    Raises:
+        ValueError: a figure is not finite; what could not be had is None.
+    """
+    value = {"kind": _KIND_OF[type(record)], **encode(record)}
+    if isinstance(record, records.Header):
+        value["schema"] = record.schema  # always written out: it says how to read the rest
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def from_line(text: str | bytes) -> Record:
+    """The record of one line.
+
+    Raises:
+        ValueError: it is no JSON object, of no known kind, or a field is missing or of another type.
+    """
+    value = json.loads(text)
+    if not isinstance(value, dict) or "kind" not in value:
+        raise ValueError('it is no JSON object with a "kind"')
+    kind = value["kind"]
+    if kind not in KINDS:
+        raise ValueError(f"unknown kind {kind!r}; known are {', '.join(KINDS)}")
+    record_type: Any = KINDS[kind]
+    try:
+        return cast(Record, _adapter(record_type).validate_json(text, strict=True))
+    except ValidationError as error:
+        raise ValueError(_first_fault(error)) from None
+
+
+def _first_fault(error: ValidationError) -> str:
+    """The first field that is missing or of another type, and what it was expected to be."""
+    first = error.errors(include_url=False)[0]
+    *outer, name = [str(part) for part in first["loc"] if isinstance(part, str)] or ["the whole"]
+    if first["type"] == "missing":
+        return ": ".join([*outer, f"the field {name!r} is missing"])
+    if first["type"] == "literal_error":
+        expected = "one of " + first["ctx"]["expected"].replace(" or ", ", ")
+    else:
+        expected = _EXPECTED.get(first["type"], first["msg"])
+    found = repr(first["input"])
+    shown = found if len(found) <= 60 else found[:57] + "..."
+    return ": ".join([*outer, name, f"expected {expected}, found {shown}"])
+
+
+def read(path: Path) -> Results:
+    """Read a whole file.
+
+    Raises:
+        SpecError: it does not exist, is empty, has no header, is of another schema, or a line other than
+            a cut last one cannot be read; the message names the line.
+    """
+    results, _ = _read(path)
+    return results
+
+
+def of_finished_loads(path: Path) -> Callable[[Record], bool]:
+    """What ``ResultWriter.resume`` keeps: requests of loads without a point are measured anew."""
+    done = {(point.arm, point.load) for point in read(path).points}
+    return lambda record: not isinstance(record, records.RequestRecord) or (record.arm, record.load) in done
+
+
+def _read(path: Path) -> tuple[Results, int]:
+    """The results and how many bytes of the file are whole lines."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise SpecError(f"there is no results file {path}", next_step="check the path") from None
+    if not content.strip():
+        raise SpecError(f"{path} is empty", next_step="run the measurement again")
+    whole, cut = _split(content)
+    found = list(_records(path, whole))
+    if not found:
+        if not cut.startswith(b'{"kind"'):
+            raise _no_results(path)
+        raise SpecError(f"{path} holds no whole line", next_step="run the measurement again")
+    _demand_header(path, found[0])
+    warnings: tuple[str, ...] = ()
+    if cut:
+        warnings = (f"{path}: line {len(whole) + 1} is cut off and was left out",)
+    return _collect(found, warnings), len(content) - len(cut)
+
+
+def _split(content: bytes) -> tuple[list[bytes], bytes]:
+    """The lines, and a last one without a line end if it cannot be read."""
+    lines = content.split(b"\n")
+    last = lines.pop()
+    if not last:
+        return lines, b""
+    try:
+        from_line(last)
+    except ValueError:
+        return lines, last
+    return [*lines, last], b""
+
+
+def _records(path: Path, lines: Iterable[bytes]) -> Iterator[Record]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        if number == 1:
+            _demand_schema(path, line)
+        try:
+            yield from_line(line)
+        except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are such
+            if number == 1 and not _has_kind(line):
+                raise _no_results(path) from error
+            raise SpecError(
+                f"{path}, line {number}: {error}",
+                next_step="remove that line if the file was edited by hand; else run the measurement again",
+            ) from error
+
+
+def _has_kind(line: bytes) -> bool:
+    try:
+        first = json.loads(line)
+    except ValueError:
+        return line.startswith(b'{"kind"')  # one that was edited or damaged
+    return isinstance(first, dict) and "kind" in first
+
+
+def _no_results(path: Path) -> SpecError:
+    return SpecError(
+        f"{path} is not a results file: it does not begin as one",
+        next_step="name a file that bench, compare, tune or verify wrote (results/….jsonl)",
+    )
+
+
+def _demand_schema(path: Path, line: bytes) -> None:
+    try:
+        first = json.loads(line)
+    except ValueError:
+        return  # told as a bad line
+    schema = first.get("schema", SCHEMA) if isinstance(first, dict) else SCHEMA
+    if schema != SCHEMA:
+        raise SpecError(
+            f"{path}, line 1: its schema is {schema!r}; this version of peagle-sm reads {SCHEMA!r}",
+            next_step="read it with the version that wrote it (the header's provenance names it)",
+        )
+
+
+def _demand_header(path: Path, first: Record) -> None:
+    if not isinstance(first, records.Header):
+        raise SpecError(
+            f'{path}, line 1: a results file begins with its header; found kind "{_KIND_OF[type(first)]}"',
+            next_step="the file's beginning is missing: run the measurement again",
+        )
+
+
+def _collect(found: Iterable[Record], warnings: tuple[str, ...]) -> Results:
+    by_kind: dict[str, list[Any]] = {kind: [] for kind in KINDS}
+    for record in found:
+        by_kind[_KIND_OF[type(record)]].append(record)
+    return Results(
+        header=by_kind["header"][0],
+        arms=tuple(by_kind["arm"]),
+        requests=tuple(by_kind["request"]),
+        points=tuple(by_kind["point"]),
+        comparisons=tuple(by_kind["comparison"]),
+        fits=tuple(by_kind["fit"]),
+        checks=tuple(by_kind["check"]),
+        windows=tuple(by_kind["window"]),
+        warnings=warnings,
+    )
+
+
+class ResultWriter:
+    """Appends records to a file, each line at once on its way to the disk; one writer at a time.
+
+    ``found`` is what a resumed file already held; None for a new one.
+    """
+
+    def __init__(self, path: Path, *, overwrite: bool = False) -> None:
+        """Begin a new file (and its directory).
+
+        Raises:
+            SpecError: the file holds something already and ``overwrite`` was not asked for, or another
+                run is writing it.
+        """
+        self.path = path
+        self.found: Results | None = None
+        if not overwrite and path.exists() and path.stat().st_size:
+            raise SpecError(
+                f"{path} exists already",
+                next_step="go on with that run (--resume), or give another file (--out)",
+            )
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = _open_locked(path)
+            self._file.truncate(0)
+
+    @classmethod
+    def resume(
+        cls, path: Path, config: Mapping[str, Any], *, keep: Callable[[Record], bool] | None = None
+    ) -> ResultWriter:
+        """Go on with the run of ``path``; what it holds is in ``found``, a cut last line is removed.
+
+        ``keep`` says which records stay in the file (None: all). Those of a load that was cut short must go
+        where it is measured anew: they would be counted twice.
+
+        Raises:
+            SpecError: the file cannot be read, or its run was set up otherwise than ``config``.
+        """
+        results, _ = _read(path)
+        demand_same_config(path, results.header.config, config)
+        with _open_locked(path):
+            found, whole = _read(path)  # again, now that nobody else writes it
+            _rewrite(path, whole, keep)
+        writer = cls.__new__(cls)
+        writer.path = path
+        writer._file = _open_locked(path)
+        writer.found = replace(_read(path)[0], warnings=found.warnings)
+        return writer
+
+    def append(self, record: Record) -> None:
+        """Write one record; a point, a comparison, a fit or a check is also waited for on the disk.
+
+        Raises:
+            CannotWrite: the disk is full, or the file is not writable any more. The lines before stay whole.
+        """
+        whole = os.fstat(self._file.fileno()).st_size
+        try:
+            _write_all(self._file, to_line(record).encode() + b"\n")
+            if not isinstance(record, records.RequestRecord | records.ArmRecord):
+                os.fsync(self._file.fileno())
+        except OSError as error:
+            self._give_up(whole)
+            refused = cannot_write(error, self.path)
+            if whole:
+                refused.next_step = f"{refused.next_step} --resume goes on with what {self.path} holds."
+            raise refused from error
+
+    def _give_up(self, whole: int) -> None:
+        """Leave only whole lines, and no file where there is none."""
+        with suppress(OSError):
+            self._file.truncate(whole)
+            if not whole:
+                self.path.unlink()
+
+    def close(self) -> None:
+        """Close the file, and remove it where nothing was written; a second call does nothing."""
+        if self._file.closed:
+            return
+        with suppress(OSError):
+            if not os.fstat(self._file.fileno()).st_size:
+                self.path.unlink()
+        self._file.close()
+
+    def __enter__(self) -> ResultWriter:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the file."""
+        self.close()
+
+
+def _rewrite(path: Path, whole: int, keep: Callable[[Record], bool] | None) -> None:
+    """Leave only whole lines that are to be kept; the file is there at every moment, old or new."""
+    before = path.read_bytes()
+    lines = [line for line in before[:whole].split(b"\n") if line.strip()]
+    kept = [line for line in lines if keep is None or keep(from_line(line))]
+    after = b"".join(line + b"\n" for line in kept)
+    if after == before:
+        return
+    write_file(path, after)
+
+
+def _write_all(file: FileIO, data: bytes) -> None:
+    """Write to an unbuffered file, which may take less than it is given."""
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) or 0 :]
+
+
+def _open_locked(path: Path) -> FileIO:
+    with writing(path):
+        file = FileIO(path, "ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise SpecError(
+            f"another run is writing {path}",
+            next_step="wait for it, or give another file (--out)",
+        ) from error
+    return file
+
+
+def demand_command(path: Path, command: str) -> None:
+    """Refuse to continue what another command wrote.
+
+    Raises:
+        NotFound: there is no such file.
+        SpecError: it cannot be read, or another command wrote it.
+    """
+    found = read(path).header.command
+    if found != command:
+        raise SpecError(
+            f"{path} is a {found} file, and {command} continues only its own files",
+            next_step=f"peagle-sm report {path} shows it; for {command} leave --resume out, "
+            f"or give a {command} file",
+            details={"command": found},
+        )
+
+
+def demand_same_config(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to continue a run of other settings.
+
+    Raises:
+        SpecError: with every setting that differs.
+    """
+    before = _flat(before)
+    wanted = _flat(json.loads(json.dumps(dict(now))))  # as the header's own config came out of JSON
+    different = sorted(
+        key for key in {*before, *wanted} if before.get(key, _ABSENT) != wanted.get(key, _ABSENT)
+    )
+    if different:
+        said = "; ".join(f"{key} was {_tell(before, key)}, now {_tell(wanted, key)}" for key in different)
+        raise SpecError(
+            f"{path} belongs to a run with other settings: {said}",
+            next_step="resume with the same options, or start a run of its own in another file (--out)",
+            details={"different": different},
+        )
+
+
+_ABSENT = object()
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """``{"workload": {"name": …}}`` as ``{"workload.name": …}``, so that a message names what differs."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
+def _tell(config: Mapping[str, Any], key: str) -> str:
+    return json.dumps(config[key]) if key in config else "not set"

@@ -1,0 +1,281 @@
+"""Measure windows: one endpoint at one K and one concurrency under load becomes a reading.
+
+An interrupted tuning continues from the complete windows of its results file. Progress shows which window of
+how many is measured, and about how long the rest takes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from peagle_sm.core.errors import PeagleError, SpecError
+from peagle_sm.measure.benchmark.progress import Spending, Watch
+from peagle_sm.measure.load import LoadOptions, WorkItem, make_target
+from peagle_sm.measure.load.points import is_withheld
+from peagle_sm.measure.load.run import measure_point
+from peagle_sm.measure.results.records import ArmRecord, Load, Mode, Record, RequestRecord, WindowRecord
+from peagle_sm.measure.results.result_file import read
+from peagle_sm.measure.tune.arms import label
+from peagle_sm.measure.tune.readings import (
+    Reading,
+    Scrape,
+    read_scrape,
+    reading_in,
+    reading_of,
+    window_record,
+)
+from peagle_sm.measure.workloads import salted
+from peagle_sm.service import Endpoint
+from peagle_sm.service.progress import Event, Progress
+
+STATUS = "window"  #: the same for all windows, so that a log gets a line every 30 s and not one a window
+
+
+class Pace:
+    """Counts the windows; ``most`` is about how many there are."""
+
+    def __init__(
+        self,
+        progress: Progress | None,
+        most: int,
+        *,
+        every_s: float = 0.5,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._progress = progress or _silent
+        self._most = most
+        self._every_s = every_s
+        self._spending = Spending(None, monotonic)
+        self._begun = 0
+
+    def skip(self) -> None:
+        """Count a window that an earlier run has measured."""
+        self._begun += 1
+
+    def window(self, arm: str, load: Load, total: int) -> Watch:
+        """Begin the next window and return its observer."""
+        self._begun += 1
+        most = max(self._most, self._begun)
+        return Watch(
+            load,
+            _keep,
+            self._progress,
+            self._spending,
+            total=total,
+            every_s=self._every_s,
+            status=STATUS,
+            title=f"{STATUS} {self._begun} of about {most}: {arm} {load.label}",
+            windows_after=most - self._begun,
+        )
+
+
+def _silent(event: Event) -> None:
+    """Ignore it."""
+
+
+def _keep(record: RequestRecord) -> None:
+    """A window's records are written together once it is whole."""
+
+
+FIELD = "num_speculative_tokens"
+
+
+class Side(Protocol):
+    """What a strategy measures."""
+
+    def read(self, k: int, concurrency: int, block: int) -> Reading:
+        """Measure one window."""
+
+
+@dataclass(frozen=True)
+class WindowSize:
+    """How much is measured in a window: requests, at least three for each place of the closed loop."""
+
+    requests: int = 24
+
+    def of(self, concurrency: int) -> int:
+        """The measured requests at this concurrency."""
+        return max(self.requests, 3 * concurrency)
+
+
+@dataclass
+class EndpointSide:
+    """An endpoint of one mode. ``runtime``: its K changes by request; else it runs the K that it has.
+
+    ``arm`` is what a results file says of it; ``sink`` takes every record; ``untrusted`` collects windows in
+    which the client itself was the bottleneck. ``rotate``: other prompts in each round, the same for each K.
+    """
+
+    endpoint: Endpoint
+    mode: Mode
+    arm: ArmRecord
+    items: Sequence[WorkItem]
+    size: WindowSize
+    sink: Callable[[Record], None]
+    runtime: bool = False
+    rotate: bool = True
+    salt: str = ""
+    pace: Pace = field(default_factory=lambda: Pace(None, 0))
+    untrusted: list[str] = field(default_factory=list)
+    _known: set[str] = field(default_factory=set)
+
+    def read(self, k: int, concurrency: int, block: int) -> Reading:
+        """Measure one window; its records go to the sink.
+
+        Raises:
+            SpecError: too few prompts.
+            LoadStopped, ServiceFault: the endpoint does not answer.
+        """
+        arm = replace(self.arm, name=label(self.mode, k), num_speculative_tokens=k or None)
+        if arm.name not in self._known:
+            self.sink(arm)
+            self._known.add(arm.name)
+        target = replace(make_target(self.endpoint.session, arm), arm=arm.name)
+        wanted = self.size.of(concurrency)
+        load = Load("closed", concurrency=concurrency)
+        options = LoadOptions(requests=wanted, drain="keep", seed=block, block=block)
+        before = self._scrape()
+        # Endless, since the load goes on until its last measured request has ended.
+        records, point = measure_point(
+            target,
+            load,
+            self._work(k, concurrency, block, wanted + concurrency),
+            options,
+            observer=self.pace.window(arm.name, load, wanted),
+        )
+        after = self._scrape()
+        for record in records:
+            self.sink(record)
+        reading = reading_of(
+            records,
+            k=k,
+            concurrency=concurrency,
+            block=block,
+            seconds=point.seconds,
+            scrapes=(before, after) if before is not None and after is not None else None,
+        )
+        # The engine's own histogram does not care how late the client was.
+        untrusted = None
+        if is_withheld(point.client) and reading.step_source != "metrics":
+            untrusted = f"{arm.name} c={concurrency}: {point.client.reason}"
+            self.untrusted.append(untrusted)
+        self.sink(window_record(self.mode, reading, untrusted))
+        return reading
+
+    def demand_runtime_k(self, most: int) -> None:
+        """Ask for one draft too many: an engine with the plugin refuses it, any other ignores the field.
+
+        Raises:
+            SpecError: the engine ignored it, so every K would measure the same.
+        """
+        body = {"prompt": "1", "max_tokens": 1, "vllm_xargs": {FIELD: most + 1}}
+        try:
+            for _ in self.endpoint.stream(body):
+                pass
+        except PeagleError as error:
+            if FIELD in f"{error.message} {error.details}":
+                return
+            raise
+        raise SpecError(
+            f"endpoint {self.endpoint.name} does not take {FIELD} by request: its image has no runtime K.",
+            next_step="Use --by deployments, or an image built from this project's container/.",
+        )
+
+    def _work(self, k: int, concurrency: int, block: int, at_least: int) -> list[WorkItem]:
+        extra = {"vllm_xargs": {FIELD: k}} if self.runtime and k else {}
+        start = block * at_least if self.rotate else 0
+        chosen = []
+        # Twice what is measured: what keeps the load up at the end is of the same kind.
+        for index in range(2 * at_least):
+            item = self.items[(start + index) % len(self.items)]
+            turn = index // len(self.items)
+            mark = f"{self.salt}-{self.mode}-{k}-{concurrency}-{block}-{turn}"
+            body = {**item.body, **extra}
+            chosen.append(salted(replace(item, body=body, then=None), mark))
+        return chosen
+
+    def _scrape(self) -> Scrape | None:
+        if not self.endpoint.session.is_local:
+            return None  # SageMaker passes on /invocations alone
+        try:
+            return read_scrape(self.endpoint.metrics(self.arm.component))
+        except PeagleError:
+            return None
+
+
+def demand_prompts(items: Sequence[WorkItem]) -> None:
+    """Refuse an empty workload.
+
+    Raises:
+        SpecError: there is none.
+    """
+    if not items:
+        raise SpecError("the workload is empty: no prompt to send.", next_step="Give one with prompts.")
+
+
+class Measured:
+    """The windows of an earlier run, each to be taken once, in the order in which they were measured.
+
+    The strategies decide by their readings alone: a run that gets the same readings continues the same way.
+    """
+
+    def __init__(self, windows: Iterable[WindowRecord] = ()) -> None:
+        self._left: dict[tuple[str, int, int, int], deque[WindowRecord]] = defaultdict(deque)
+        for one in windows:
+            self._left[one.mode, one.k, one.concurrency, one.block].append(one)
+
+    def take(self, mode: str, k: int, concurrency: int, block: int) -> WindowRecord | None:
+        """Return the next window of these settings, None where it is still to be measured."""
+        left = self._left.get((mode, k, concurrency, block))
+        return left.popleft() if left else None
+
+    def has_all(self, mode: str, k: int, concurrencies: Collection[int]) -> bool:
+        """Whether K was measured at every concurrency, so that it need not be deployed again."""
+        found = {c for (m, one, c, _), left in self._left.items() if (m, one) == (mode, k) and left}
+        return found >= set(concurrencies)
+
+
+@dataclass
+class Resumed:
+    """A side that measures only what is not there yet; ``side`` None where nothing was deployed for it."""
+
+    mode: Mode
+    measured: Measured
+    side: Side | None
+    pace: Pace
+    untrusted: list[str]
+
+    def read(self, k: int, concurrency: int, block: int) -> Reading:
+        """Return the window of the earlier run, or measure it.
+
+        Raises:
+            SpecError: the file lacks it, and nothing was deployed to measure it.
+        """
+        known = self.measured.take(self.mode, k, concurrency, block)
+        if known is not None:
+            self.pace.skip()
+            if known.untrusted is not None:
+                self.untrusted.append(known.untrusted)
+            return reading_in(known)
+        if self.side is None:
+            raise SpecError(
+                f"the results file lacks {label(self.mode, k)} c={concurrency} in round {block}",
+                next_step="start a run of its own in another file (--out)",
+            )
+        return self.side.read(k, concurrency, block)
+
+
+def of_whole_windows(path: Path) -> Callable[[Record], bool]:
+    """What stays in a resumed file: requests of a window that was cut short are measured again."""
+    whole = {
+        (label(one.mode, one.k), Load("closed", concurrency=one.concurrency), one.block)
+        for one in read(path).windows
+    }
+    return lambda record: (
+        not isinstance(record, RequestRecord) or (record.arm, record.load, record.block) in whole
+    )

@@ -1,0 +1,188 @@
+"""Questions and their files: read JSON lines (also gzip), choose a sample, and fetch public prompts once.
+
+Prompts whose licence does not let us ship them are fetched when they are first used, kept in the cache, and
+checked against their SHA-256.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import random
+import urllib.error
+import urllib.request
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any
+
+from peagle_sm.core.errors import ServiceFault, SpecError
+from peagle_sm.core.files import utf8_text, write_file
+
+_GZIP = b"\x1f\x8b"
+
+
+def read_bytes(path: Path) -> bytes:
+    """The file's content, unpacked.
+
+    Raises:
+        SpecError: it does not exist, is a directory, cannot be read, or is a broken archive.
+    """
+    try:
+        content = path.read_bytes()
+        return gzip.decompress(content) if content.startswith(_GZIP) else content
+    except FileNotFoundError:
+        raise SpecError(f"there is no file {path}", next_step="check the path") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise SpecError(f"{path} cannot be read: {error}", next_step="check the file") from error
+
+
+def sha256_of(*contents: bytes) -> str:
+    """SHA-256 of one content, or of the digests of several."""
+    digests = [hashlib.sha256(content) for content in contents]
+    if len(digests) == 1:
+        return digests[0].hexdigest()
+    return hashlib.sha256(b"".join(digest.digest() for digest in digests)).hexdigest()
+
+
+def json_lines(content: bytes, origin: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """(line number, object) of each line that is not empty.
+
+    Raises:
+        SpecError: a line is not a JSON object; the message has its number.
+    """
+    for number, line in enumerate(content.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(utf8_text(line, origin, number).removeprefix("\ufeff"))
+        except (ValueError, RecursionError) as error:
+            raise SpecError(
+                f"{origin}, line {number}: not JSON: {error}",
+                next_step="write one JSON object a line (JSON lines)",
+            ) from error
+        if not isinstance(value, dict):
+            raise SpecError(
+                f"{origin}, line {number}: found {type(value).__name__}, expected a JSON object",
+                next_step="write one JSON object a line (JSON lines)",
+            )
+        yield number, value
+
+
+def empty(origin: str) -> SpecError:
+    """The error for a workload without a prompt."""
+    return SpecError(f"{origin} holds no prompt", next_step="give a workload with at least one prompt")
+
+
+@dataclass(frozen=True)
+class Question:
+    """One prompt: the user's words, turn by turn, or a whole request body.
+
+    ``prompt`` is a text (or token ids) to go on from, ``turns`` what a user says in a chat, ``body`` an
+    OpenAI request as somebody wrote it. Exactly one of the three is given.
+    """
+
+    id: str
+    prompt: str | tuple[int, ...] | None = None
+    turns: tuple[str, ...] = ()
+    body: Mapping[str, Any] | None = None
+    category: str | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """All questions of one source; ``notes`` is what a reader of the figures must know."""
+
+    name: str
+    questions: tuple[Question, ...]
+    origin: str  #: a file, or where it was fetched from
+    sha256: str | None
+    license: str | None
+    notes: tuple[str, ...] = ()
+    #: What every request of this workload carries besides the prompt.
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+def choose(questions: Sequence[Question], count: int | None, seed: int) -> list[Question]:
+    """``count`` questions (None: all), chosen by ``seed`` alone and balanced over the categories.
+
+    A larger count extends a smaller one of the same seed.
+
+    Raises:
+        SpecError: fewer exist than were asked for, or fewer than one was.
+    """
+    if count is not None and not 1 <= count <= len(questions):
+        raise SpecError(
+            f"{count} prompts were asked for; this workload has {len(questions)}",
+            next_step=f"ask for 1 to {len(questions)} (--prompts)",
+            details={"found": count, "allowed": len(questions)},
+        )
+    by_category: dict[str, list[Question]] = defaultdict(list)
+    for question in sorted(questions, key=lambda question: question.id):
+        by_category[question.category or ""].append(question)
+    shuffler = random.Random(seed)
+    for category in sorted(by_category):
+        shuffler.shuffle(by_category[category])
+    rounds = zip_longest(*(by_category[category] for category in sorted(by_category)))
+    ordered = [question for question in chain.from_iterable(rounds) if question is not None]
+    return ordered[:count]
+
+
+def refuse_repeated_ids(questions: Sequence[Question], origin: str) -> None:
+    """Raise SpecError when two questions have the same id: their answers could not be told apart."""
+    seen: set[str] = set()
+    for question in questions:
+        if question.id in seen:
+            raise SpecError(
+                f"{origin}: the id {question.id!r} appears twice",
+                next_step="give each prompt an id of its own, or leave the ids out",
+            )
+        seen.add(question.id)
+
+
+TIMEOUT_S = 60
+Fetch = Callable[[str], bytes]
+
+
+def fetch_url(url: str) -> bytes:
+    """The document at an https address.
+
+    Raises:
+        ServiceFault: it cannot be had.
+    """
+    request = urllib.request.Request(url, headers={"User-Agent": "peagle-sm"})
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+            return bytes(response.read())
+    except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+        raise ServiceFault(
+            f"{url} could not be fetched: {error}",
+            operation="fetch",
+            next_step="fetch it where there is a network, and give the file with --workload-file",
+        ) from error
+
+
+def cached(name: str, make: Callable[[], bytes], directory: Path) -> tuple[bytes, Path]:
+    """The content of ``name`` in the cache; made and put there (whole or not at all) when it is not."""
+    path = directory / name
+    if path.is_file():
+        return path.read_bytes(), path
+    content = make()
+    write_file(path, content, parents=True)
+    return content, path
+
+
+def demand_sha256(content: bytes, wanted: str, origin: str) -> None:
+    """Raise SpecError unless the content is the published one."""
+    found = hashlib.sha256(content).hexdigest()
+    if found != wanted:
+        raise SpecError(
+            f"{origin}: its SHA-256 is {found}, the published file's is {wanted}",
+            next_step="the file was changed or cut: fetch it again; to measure on a changed file all the"
+            " same, give it with --workload-file",
+            details={"found": found, "allowed": wanted},
+        )

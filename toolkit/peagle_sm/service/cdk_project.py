@@ -1,0 +1,75 @@
+"""`peagle-sm cdk init`: the CDK app of this installation, copied into a folder of the user's."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from peagle_sm.core.errors import PeagleError, SpecError
+from peagle_sm.core.words import EXTRAS
+
+PACKAGE = Path(__file__).resolve().parents[2]
+#: What is copied as it is. The serving image's files are what the image stack builds from.
+_FILES = ("app.py", "package.json", "package-lock.json")
+_SKIPPED = shutil.ignore_patterns("__pycache__", "*.pyc")
+_REQUIREMENTS = """\
+# The CDK's own packages. peagle-sm itself is installed already: it wrote this file.
+{packages}
+"""
+
+
+def write_project(target: Path, package: Path = PACKAGE) -> list[Path]:
+    """Write app.py, cdk.json, requirements.txt, package.json, stacks/ and container/ below ``target``.
+
+    Raises:
+        SpecError: one of them exists there already; nothing is written then.
+        PeagleError: this installation lacks them.
+    """
+    sources = _sources(package)
+    planned = [target / name for name in (*sources, "cdk.json", "requirements.txt")]
+    taken = [path for path in planned if path.exists()]
+    if taken:
+        raise SpecError(
+            f"already exists: {', '.join(str(path) for path in taken)}. Nothing was written.",
+            next_step="Name another folder: peagle-sm cdk init FOLDER",
+        )
+    try:
+        _write(target, sources)
+    except OSError as error:
+        for path in planned:  # nothing of it was there before
+            shutil.rmtree(path, ignore_errors=True)
+            path.unlink(missing_ok=True)
+        raise SpecError(
+            f"the CDK app could not be written to {target}: {error.strerror or error}",
+            next_step="free some space or name another folder: peagle-sm cdk init FOLDER",
+        ) from error
+    return planned
+
+
+def _write(target: Path, sources: dict[str, Path]) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    for name, source in sources.items():
+        if source.is_dir():
+            shutil.copytree(source, target / name, ignore=_SKIPPED)
+        else:
+            shutil.copyfile(source, target / name)
+    # The interpreter of the environment in which `cdk` is called has the packages.
+    (target / "cdk.json").write_text(json.dumps({"app": "python3 app.py"}, indent=2) + "\n", encoding="utf-8")
+    packages = _REQUIREMENTS.format(packages="\n".join(EXTRAS["cdk"]))
+    (target / "requirements.txt").write_text(packages, encoding="utf-8")
+
+
+def _sources(package: Path) -> dict[str, Path]:
+    """Find the app in the wheel, or in the checkout.
+
+    Raises:
+        PeagleError: neither has it.
+    """
+    checkout = package.parent.parent
+    wheel = package / "_cdk_app", package.parent / "sagemaker_local" / "_container"
+    for app, container in (wheel, (checkout, checkout / "container")):
+        if (app / "app.py").is_file() and (app / "stacks").is_dir():
+            files = {name: app / name for name in _FILES}
+            return {**files, "stacks": app / "stacks", "container": container}
+    raise PeagleError(f"the CDK app is not in {package}", next_step="Install peagle-sm again from its wheel.")

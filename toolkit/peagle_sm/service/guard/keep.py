@@ -1,0 +1,252 @@
+"""keep(): a lease against idleness, and a later end of the lifetime where the lease is longer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+from itertools import count, takewhile
+from typing import Any
+
+from peagle_sm.aws.control import guard_resources, lifetime, stacks
+from peagle_sm.aws.control import sagemaker as control
+from peagle_sm.aws.control.guard_resources import Entry, Value
+from peagle_sm.aws.control.lifetime import Lifetime
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.errors import CredentialsError, Declined, NotFound, PeagleError, PlanRefused, SpecError
+from peagle_sm.core.plan import tags as keys
+from peagle_sm.core.plan.payloads import hard_schedule_name
+from peagle_sm.service.inventory.guard_state import limit_acts, rest_of
+from peagle_sm.service.inventory.inspection import absent
+from peagle_sm.service.inventory.listing import EndpointSummary, plain, summary_of
+from peagle_sm.service.inventory.resources import Belongings, amount, belongings_of
+from peagle_sm.service.progress import Pacing
+
+LONGEST = timedelta(hours=8760)
+CLAIM_LASTS = timedelta(minutes=3)
+"""A sweep or the switch that has begun to turn an endpoint off has done so by then, or has failed."""
+FIRING_LASTS = timedelta(minutes=2)
+"""Scheduler fires within a minute of the start, and retries for no longer than a minute."""
+SWITCH_PARAMETER = "EndpointState"
+HARD_LATER = timedelta(minutes=30)
+"""A stack's second schedule, which deletes the endpoint itself, fires this much after the first."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """What keeping means: ``keep_until`` ends the lease, ``expires_at`` the lifetime (``expired_at`` before).
+
+    ``more_usd`` is what the longer lifetime can cost on top, None where no price is known. ``budget_usd`` is
+    the ceiling at which the guard turns it off all the same. ``guarded`` is False where no guard is
+    installed: nothing would have turned it off for being idle, and the lifetime alone moved. ``limit_acts``
+    is False where not even that ends it: the role of its schedule went with the guard.
+    """
+
+    name: str
+    keep_until: datetime
+    expires_at: datetime
+    expired_at: datetime
+    usd_per_hour: float | None
+    more_usd: float | None
+    spent_usd: float | None
+    budget_usd: float | None
+    guarded: bool
+    limit_acts: bool = True
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; times as ISO text."""
+        return {key: plain(value) for key, value in asdict(self).items()}
+
+
+def keep(
+    name: str,
+    length: timedelta,
+    *,
+    session: Session,
+    confirm: Callable[[Lease], bool] | None = None,
+    pacing: Pacing | None = None,
+) -> Lease:
+    """Keep an endpoint for ``length`` from now, idle or not; never shortens what was promised before.
+
+    ``confirm`` sees the new end and its price first (None: no question). The register is written first: the
+    guard's sweep and its switch read it before they turn an endpoint off. Where one of them has just begun,
+    this waits until it is clear whether the endpoint goes.
+
+    Raises:
+        SpecError: a length that is not more than nothing, or more than a year.
+        NotFound: there is no endpoint of ours of that name.
+        PlanRefused: it is being turned off already.
+        ServiceFault: the register was written by others each time, or the schedule does not move.
+        Declined: ``confirm`` said no.
+        PeagleError: it has no lifetime limit that could be moved.
+    """
+    if not timedelta(0) < length <= LONGEST:
+        raise SpecError(
+            f"found {length}; allowed: more than nothing and at most {LONGEST.days} days",
+            next_step="Give for example 2h.",
+        )
+    pacing = pacing or Pacing.for_session(session)
+    one = _there(session, name)
+    _refuse_what_goes(session, one)
+    now = pacing.clock().replace(microsecond=0)
+    entry = guard_resources.get(session, name)
+    limit = _limit(one)
+    lease = _lease(summary_of(session, one, now, entry), one, entry, limit, now + length)
+    lease = replace(lease, limit_acts=limit_acts(session, limit))
+    if confirm is not None and not confirm(lease):
+        raise Declined("Nothing was changed: it was not confirmed.", next_step="Run again and confirm.")
+    _write(session, one, lease, pacing)
+    if lease.expires_at > lease.expired_at:
+        _move_limits(session, one, limit, lease.expires_at)
+    _wait_for_what_has_fired(one, lease, pacing)
+    _refuse_what_goes(session, one)
+    return lease
+
+
+def _there(session: Session, name: str) -> Belongings:
+    one = belongings_of(session, name)
+    if one.endpoint is not None:
+        return one
+    if rest_of(one, guard_resources.get(session, name)) is not None:
+        raise NotFound(
+            f"endpoint {name!r} is paused: there is nothing to keep.",
+            next_step=f"Bring it back first: `peagle-sm resume {name}{session.command_flags()}`.",
+            details={"name": name},
+        )
+    raise absent(session, name, one)
+
+
+def _refuse_what_goes(session: Session, one: Belongings) -> None:
+    """Refuse where the endpoint is being turned off: a later end would change nothing."""
+    facts = control.describe_endpoint(session, one.name)
+    same = facts is not None and one.endpoint is not None and facts.created_at == one.endpoint.created_at
+    if facts is None or not same or facts.status == "Deleting" or _stack_is_off(session, one.stack):
+        raise _going(session, one.name)
+
+
+def _going(session: Session, name: str) -> PlanRefused:
+    return PlanRefused(
+        f"endpoint {name} is being turned off: it cannot be kept any more.",
+        next_step=f"Bring it back once it is gone: `peagle-sm resume {name}{session.command_flags()}`.",
+        details={"findings": [], "name": name},
+    )
+
+
+def _stack_is_off(session: Session, stack: str | None) -> bool:
+    if stack is None:
+        return False
+    with suppress(CredentialsError):  # who may not read the stack still sees the endpoint's status
+        found = stacks.describe(session, stack)
+        return found is not None and found.parameters.get(SWITCH_PARAMETER) == "off"
+    return False
+
+
+def _write(session: Session, one: Belongings, lease: Lease, pacing: Pacing) -> None:
+    """Write the lease, unless the guard turns the endpoint off; wait while that is not clear."""
+    created = one.endpoint.created_at if one.endpoint else None
+    until = pacing.monotonic() + 2 * CLAIM_LASTS.total_seconds()
+    while True:
+        try:
+            guard_resources.update(
+                session, one.name, lambda seen: _renewed(seen, created, lease, pacing.clock())
+            )
+            return
+        except _Claimed as claimed:
+            if claimed.parting or pacing.monotonic() >= until:
+                raise _going(session, one.name) from None
+        pacing.sleep(pacing.poll_s)
+        _refuse_what_goes(session, one)
+
+
+def _move_limits(session: Session, one: Belongings, limit: Lifetime, ends: datetime) -> None:
+    """Move the schedules, and once more where another `keep` has promised a later end meanwhile."""
+    created = one.endpoint.created_at if one.endpoint else None
+    while True:
+        for hard in _hard_limits(session, one):  # first, so that they never come before the other
+            lifetime.move(session, hard, ends + HARD_LATER)
+        lifetime.move(session, limit, ends)
+        entry = guard_resources.get(session, one.name)
+        if entry is None or not entry.is_of(created) or entry.expires_at is None or entry.expires_at <= ends:
+            return
+        ends = entry.expires_at
+
+
+def _wait_for_what_has_fired(one: Belongings, lease: Lease, pacing: Pacing) -> None:
+    """Wait out a firing of the old end: Scheduler may deliver it up to a minute after the schedule moved.
+
+    The end that the tags promise counts too: another `keep` may have moved it just now.
+    """
+    ends = [lease.expired_at]
+    hours = amount(one.tags, keys.MAX_LIFETIME_HOURS)
+    created = one.endpoint.created_at if one.endpoint else None
+    if created is not None and hours is not None:
+        ends.append(created + timedelta(hours=hours))
+    for end in ends:
+        while end <= pacing.clock() < end + FIRING_LASTS:
+            pacing.sleep(pacing.poll_s)
+
+
+def _limit(one: Belongings) -> Lifetime:
+    if one.lifetime is None or one.lifetime.expires_at is None:
+        raise PeagleError(
+            f"endpoint {one.name} has no lifetime limit that could be moved.",
+            next_step="Deploy it again: that arms the limit, and the endpoint stays as it is.",
+            details={"name": one.name},
+        )
+    return one.lifetime
+
+
+def _hard_limits(session: Session, one: Belongings) -> list[Lifetime]:
+    """The schedules by which a stack's endpoint is deleted itself, and its components before it."""
+    if one.stack is None:
+        return []
+    numbers = takewhile(lambda row: row is not None, (_hard(session, one, n) for n in count(1)))
+    return [row for row in (*numbers, _hard(session, one, None)) if row is not None]
+
+
+def _hard(session: Session, one: Belongings, number: int | None) -> Lifetime | None:
+    return lifetime.get(session, hard_schedule_name(one.name, number))
+
+
+def _lease(
+    summary: EndpointSummary, one: Belongings, entry: Entry | None, limit: Lifetime, until: datetime
+) -> Lease:
+    expired_at = limit.expires_at or until
+    expires_at = max(expired_at, until)
+    held = entry.keep_until if entry is not None and entry.is_of(summary.created_at) else None
+    hourly = summary.usd_per_hour
+    more_h = (expires_at - expired_at) / timedelta(hours=1)
+    return Lease(
+        name=one.name,
+        keep_until=until if held is None else max(held, until),
+        expires_at=expires_at,
+        expired_at=expired_at,
+        usd_per_hour=hourly,
+        more_usd=None if hourly is None else round(hourly * more_h, 2),
+        spent_usd=summary.spent_usd,
+        budget_usd=amount(one.tags, keys.BUDGET_USD),
+        guarded=entry is not None,
+    )
+
+
+class _Claimed(Exception):
+    """The guard has begun to turn the endpoint off; ``parting`` where it has begun to delete components."""
+
+    def __init__(self, parting: bool) -> None:
+        super().__init__()
+        self.parting = parting
+
+
+def _renewed(seen: Entry, created: datetime | None, lease: Lease, clock: datetime) -> Mapping[str, Value]:
+    now = seen.read_at or clock  # the guard dates a claim by AWS's clock; the caller's may be wrong
+    fresh = seen.is_of(created)
+    claimed = seen.off_at is not None and now - seen.off_at < CLAIM_LASTS
+    if fresh and (seen.parting or claimed):
+        raise _Claimed(seen.parting)
+    until, ends = lease.keep_until, lease.expires_at
+    if fresh:
+        until = max(until, seen.keep_until or until)
+        ends = max(ends, seen.expires_at or ends)
+    # An entry of an older endpoint of this name is begun anew by the guard, unless it names no creation.
+    return {"keep_until": until, "expires_at": ends, **({} if fresh else {"created_at": None})}

@@ -1,0 +1,406 @@
+"""The resources that peagle-sm created, per endpoint: also of paused endpoints, and what killed runs left.
+
+Tags say which resource belongs to which endpoint. A resource without our tags is never changed or deleted.
+The tagging API finds tags in one call a page, however much else the account holds, but lags by minutes. So
+every answer is checked: a name from the tagging API counts once SageMaker shows it, and a resource that is
+too new for the tagging API is found by its name. A caller who may not use the tagging API reads the tags of
+every resource whose name could be ours.
+
+`deploy` creates the log groups, since the guard's execution role may not: a log line that arrives after a
+deletion would create the group again, and a later stack of that name would fail.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from math import isfinite
+
+from peagle_sm.aws.control import cloudwatch, lifetime
+from peagle_sm.aws.control import sagemaker as control
+from peagle_sm.aws.control.lifetime import Lifetime
+from peagle_sm.aws.control.sagemaker import EndpointFacts, Listed
+from peagle_sm.aws.control.stacks import tagged_resources
+from peagle_sm.aws.session.session import Session
+from peagle_sm.core.errors import CredentialsError, NotFound, PeagleError, PlanRefused
+from peagle_sm.core.guard import ENDPOINT_STACK_PREFIX, endpoint_stack
+from peagle_sm.core.plan.payloads import hashed_prefix, schedule_name
+from peagle_sm.core.plan.tags import ENDPOINT, MANAGED_BY, MANAGER, PAUSED, STACK
+from peagle_sm.service.progress import Reporter
+
+
+def is_ours(tags: Mapping[str, str] | None) -> bool:
+    """Whether the tags say that peagle-sm made the resource."""
+    return (tags or {}).get(MANAGED_BY) == MANAGER
+
+
+def belongs_to(tags: Mapping[str, str] | None, endpoint: str) -> bool:
+    """Whether peagle-sm made the resource for that endpoint."""
+    return tags is not None and is_ours(tags) and tags.get(ENDPOINT) == endpoint
+
+
+def stack_of(tags: Mapping[str, str] | None) -> str | None:
+    """Return the stack that owns the resource; None for one that `peagle-sm deploy` made."""
+    return (tags or {}).get(STACK) or None
+
+
+def require_own_stack(endpoint: str, stack: str) -> None:
+    """Refuse to act through a stack of another name: it owns another endpoint.
+
+    Raises:
+        PlanRefused: the tag does not name the endpoint's own stack.
+    """
+    own = endpoint_stack(endpoint)
+    if stack != own:
+        raise PlanRefused(
+            f"The tag {STACK} of endpoint {endpoint} names {stack}; allowed: {own}. Nothing was changed.",
+            next_step=f"Correct the tag, or remove it if no stack owns {endpoint}: "
+            f"`aws sagemaker delete-tags --tag-keys {STACK} --resource-arn ARN`.",
+            details={"findings": [], "stack": stack},
+        )
+
+
+def whole_number(tags: Mapping[str, str], key: str) -> int | None:
+    """Return a tag as a whole number, None when absent or not one."""
+    text = tags.get(key, "")
+    return int(text) if text.isdigit() else None
+
+
+def amount(tags: Mapping[str, str], key: str) -> float | None:
+    """Return a tag as a number (hours, USD), None when absent or not a number."""
+    try:
+        value = float(tags[key])
+    except (KeyError, ValueError):
+        return None
+    return value if isfinite(value) else None
+
+
+def moment(tags: Mapping[str, str], key: str) -> datetime | None:
+    """Return a tag as a time, None when absent or not a time."""
+    try:
+        return datetime.fromisoformat(tags[key])
+    except (KeyError, ValueError):
+        return None
+
+
+Note = Callable[[str], None]
+Tagged = Mapping[str, Mapping[str, str]]
+"""Tags by ARN, as the tagging API shows them; SageMaker may write an ARN with other letter case."""
+_HASHED = re.compile(r"(.+-)[0-9a-f]{8}")
+
+
+@dataclass(frozen=True)
+class ToRemove:
+    """What is to go: one endpoint's name, and the names of what belongs to it."""
+
+    endpoint: str
+    configs: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    schedules: tuple[str, ...] = ()
+
+
+@dataclass
+class Belongings:
+    """Everything of ours under one endpoint's name.
+
+    ``endpoint`` is None where it is paused or only remains are left. ``tags`` are the endpoint's, or those
+    of the config that is left; ``stack`` is the stack that owns any of it. ``unread_lifetime`` is why its
+    lifetime schedule could not be read.
+    """
+
+    name: str
+    endpoint: Listed | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    configs: list[str] = field(default_factory=list)
+    models: list[str] = field(default_factory=list)
+    lifetime: Lifetime | None = None
+    stack: str | None = None
+    kept_config: str | None = None
+    paused_at: datetime | None = None
+    unread_lifetime: CredentialsError | None = None
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Return "kind/name" of each, in the order of deletion."""
+        return (
+            *(f"endpoint/{one.name}" for one in (self.endpoint,) if one is not None),
+            *(f"endpoint-config/{name}" for name in self.configs),
+            *(f"model/{name}" for name in self.models),
+            *(f"schedule/{one.name}" for one in (self.lifetime,) if one is not None),
+        )
+
+    @property
+    def is_off(self) -> bool:
+        """Whether there is no endpoint on purpose: paused by hand, or its stack has it turned off."""
+        return self.endpoint is None and (self.kept_config is not None or bool(self.stack and self.configs))
+
+    @property
+    def to_remove(self) -> ToRemove:
+        """Return it as what a teardown takes."""
+        may_exist = self.lifetime is not None or self.unread_lifetime is not None
+        schedules = (schedule_name(self.name),) if may_exist else ()
+        return ToRemove(self.name, tuple(self.configs), tuple(self.models), schedules)
+
+
+def belongings_of(
+    session: Session, name: str, note: Note | None = None, *, need_lifetime: bool = True
+) -> Belongings:
+    """Return what peagle-sm created under one endpoint's name; empty ``resources`` when nothing is left.
+
+    ``note`` is called with a sentence where the caller lacks a permission that makes this quick.
+    ``need_lifetime`` False: a lifetime schedule that the caller may not read is no error.
+    """
+    one = Belongings(name)
+    facts = control.describe_endpoint(session, name)
+    tags = None if facts is None else control.tags_of(session, facts.arn)
+    if facts is not None and tags is not None and is_ours(tags):
+        one.endpoint = Listed(name, facts.arn, facts.status, facts.created_at)
+        one.tags, one.stack = tags, stack_of(tags)
+    tagged = _tagged(session, {MANAGED_BY: MANAGER, ENDPOINT: name}, note)
+    for row, marks in _configs_of(session, name, tagged, facts if one.endpoint else None, note):
+        _add_config(one, row.name, marks)
+    for row, marks in _owned(session, name, _models_of(session, name, tagged, one, note)):
+        one.models.append(row.name)
+        one.stack = one.stack or stack_of(marks)
+    try:
+        limit = lifetime.get(session, schedule_name(name))
+    except CredentialsError as error:
+        if need_lifetime:
+            raise
+        one.unread_lifetime = error
+    else:
+        one.lifetime = limit if limit is not None and limit.ends(name) else None
+    return one
+
+
+def all_belongings(session: Session, note: Note | None = None) -> list[Belongings]:
+    """Return everything that peagle-sm created in the region, by endpoint name; ``note`` as above."""
+    limits = all_limits(session)
+    tagged = all_tagged(session, note)
+    return assemble(session, tagged, control.list_endpoints(session), limits)
+
+
+def all_limits(session: Session) -> dict[str, Lifetime]:
+    """Return every lifetime limit of ours by endpoint name, each read with a call of its own."""
+    read = (limit_of(session, row.name) for row in lifetime.list_rows(session))
+    return dict(one for one in read if one is not None)
+
+
+def limit_of(session: Session, schedule: str) -> tuple[str, Lifetime] | None:
+    """Read a schedule: the endpoint's name and the limit, None where it is not a lifetime limit of ours."""
+    limit = lifetime.get(session, schedule)
+    owner = None if limit is None else _owner(limit)
+    if limit is None or owner is None or schedule_name(owner) != schedule:
+        return None
+    return owner, limit
+
+
+def all_tagged(session: Session, note: Note | None = None) -> Tagged | None:
+    """Return the tags of everything of ours by ARN, None where the caller may not use the tagging API."""
+    return _tagged(session, {MANAGED_BY: MANAGER}, note)
+
+
+def assemble(
+    session: Session,
+    tagged: Tagged | None,
+    endpoints: Iterable[Listed],
+    limits: Mapping[str, Lifetime],
+    may_be_paused: Callable[[str, Mapping[str, str]], bool] = lambda name, tags: True,
+) -> list[Belongings]:
+    """Return everything of ours by endpoint name, from the tags and the rows of the lists.
+
+    ``may_be_paused`` picks the configs without an endpoint that need a ListTags: only that knows a pause at
+    once.
+    """
+    found = {name: Belongings(name, lifetime=limit) for name, limit in limits.items()}
+    # A deploy makes its schedule first, so what is too new for the tagging API has one.
+    owners = set(found)
+    prefixes = {hashed_prefix(owner) for owner in owners}
+
+    def may_be_new(row: Listed) -> bool:
+        hashed = _HASHED.fullmatch(row.name)
+        return hashed is not None and (tagged is None or hashed[1] in prefixes)
+
+    for row, tags in _with_tags(session, endpoints, tagged, lambda row: tagged is None or row.name in owners):
+        one = found.setdefault(row.name, Belongings(row.name))
+        one.endpoint, one.tags, one.stack = row, tags, stack_of(tags)
+    for row, tags in _with_tags(session, control.list_endpoint_configs(session), tagged, may_be_new):
+        name = tags.get(ENDPOINT)
+        if name is not None:
+            one = found.setdefault(name, Belongings(name))
+            ask = one.endpoint is None and may_be_paused(name, tags)
+            now = control.tags_of(session, row.arn) if ask else tags
+            if now is not None:
+                _add_config(one, row.name, now)
+    for row, tags in _with_tags(session, control.list_models(session), tagged, may_be_new):
+        name = tags.get(ENDPOINT)
+        if name is not None:
+            one = found.setdefault(name, Belongings(name))
+            one.models.append(row.name)
+            one.stack = one.stack or stack_of(tags)
+    return [found[name] for name in sorted(found) if found[name].resources]
+
+
+def _tagged(session: Session, wanted: Mapping[str, str], note: Note | None) -> Tagged | None:
+    try:
+        return tagged_resources(session, wanted)
+    except PeagleError as error:  # a deletion must not depend on the tagging API
+        if note is not None:
+            note(f"{error.message}; reading the tags one by one instead, which needs more calls")
+        return None
+
+
+def _configs_of(
+    session: Session, name: str, tagged: Tagged | None, facts: EndpointFacts | None, note: Note | None
+) -> list[tuple[Listed, dict[str, str]]]:
+    rows = _named(control.list_endpoint_configs, session, name, tagged, note)
+    rows += _shown("endpoint-config", name, tagged, rows)
+    if facts is not None and facts.config_name not in {row.name for row in rows}:
+        config = control.describe_endpoint_config(session, facts.config_name)
+        if config is not None:
+            rows.append(Listed(config.name, config.arn))
+    return _owned(session, name, rows)
+
+
+def _models_of(
+    session: Session, name: str, tagged: Tagged | None, one: Belongings, note: Note | None
+) -> list[Listed]:
+    rows = _named(control.list_models, session, name, tagged, note)
+    rows += _shown("model", name, tagged, rows)
+    if not rows and one.configs:
+        config = control.describe_endpoint_config(session, one.configs[0])
+        model = control.describe_model(session, config.model_name) if config and config.model_name else None
+        if model is not None:
+            rows.append(Listed(model.name, model.arn))
+    return rows
+
+
+def _named(
+    lister: Callable[[Session, str | None, int | None], Iterator[Listed]],
+    session: Session,
+    name: str,
+    tagged: Tagged | None,
+    note: Note | None,
+) -> list[Listed]:
+    """Return the rows with a name that a deploy of this endpoint gives: the newest 100, or of all pages."""
+    prefix = hashed_prefix(name)
+    try:
+        rows = list(lister(session, prefix, None if tagged is None else 1))
+    except PeagleError as error:  # nor on these lists, where the tagging API has answered
+        if tagged is None:
+            raise
+        if note is not None:
+            note(f"{error.message}; what was created within the last minutes may be missing")
+        return []
+    return [row for row in rows if (hashed := _HASHED.fullmatch(row.name)) and hashed[1] == prefix]
+
+
+def _shown(kind: str, name: str, tagged: Tagged | None, known: Iterable[Listed]) -> list[Listed]:
+    """Return what the tagging API shows of a kind beside what is known; an ARN may be in lower case."""
+    seen, prefix = {row.arn.lower() for row in known}, hashed_prefix(name)
+    rows = []
+    for arn in tagged or ():
+        its_kind, _, its_name = arn.rpartition(":")[2].partition("/")
+        if its_kind == kind and arn.lower() not in seen:
+            same = its_name.lower().startswith(prefix.lower())
+            rows.append(Listed(prefix + its_name[len(prefix) :] if same else its_name, arn))
+    return rows
+
+
+def _owned(session: Session, name: str, rows: Iterable[Listed]) -> list[tuple[Listed, dict[str, str]]]:
+    """Keep what SageMaker itself shows with the endpoint's tags."""
+    read = ((row, control.tags_of(session, row.arn)) for row in rows)
+    return [(row, tags) for row, tags in read if tags is not None and belongs_to(tags, name)]
+
+
+def _with_tags(
+    session: Session,
+    rows: Iterable[Listed],
+    tagged: Tagged | None,
+    look: Callable[[Listed], bool],
+) -> Iterator[tuple[Listed, Mapping[str, str]]]:
+    """Yield the rows that peagle-sm created; ``look`` picks those whose tags are worth a call."""
+    known = {arn.lower(): tags for arn, tags in (tagged or {}).items()}
+    for row in rows:
+        tags = known.get(row.arn.lower())
+        if tags is None and look(row):
+            tags = control.tags_of(session, row.arn)
+        if tags is not None and is_ours(tags):
+            yield row, tags
+
+
+def _owner(limit: Lifetime) -> str | None:
+    if limit.stack is not None:
+        return limit.stack.removeprefix(ENDPOINT_STACK_PREFIX)
+    return limit.endpoint
+
+
+def _add_config(owner: Belongings, name: str, tags: Mapping[str, str]) -> None:
+    owner.configs.append(name)
+    owner.stack = owner.stack or stack_of(tags)
+    paused_at = moment(tags, PAUSED)
+    if paused_at is not None:
+        owner.kept_config, owner.paused_at = name, paused_at
+    if owner.endpoint is None and (paused_at is not None or not owner.tags):
+        owner.tags = tags
+
+
+KEPT_DAYS = 30
+"""As in a stack (stacks/observability.py)."""
+
+
+def create_group(session: Session, endpoint: str, report: Reporter) -> None:
+    """Create the log group of an endpoint; one that exists is used as it is.
+
+    Without it the endpoint works, and its output is lost unless its role may create the group: so a refusal
+    is reported and stops nothing.
+    """
+    group = cloudwatch.group_of(endpoint)
+    resource, words = f"log-group/{group}", f"log group {group}"
+    try:
+        made = cloudwatch.create(session, group, KEPT_DAYS)
+    except PeagleError as error:
+        report("config", f"{words} not created, so the output may be lost: {error.message}")
+        return
+    told = f"created; it keeps logs for {KEPT_DAYS} days" if made else "exists and is used"
+    report("config", f"{words} {told}", resource=resource)
+
+
+def groups_of(session: Session, names: Iterable[str], *, assume: bool = False) -> dict[str, str]:
+    """Return the log groups that are there, by endpoint name.
+
+    A group that may not be looked for is left out, or with ``assume`` taken to be there.
+    """
+    found = {}
+    for name in names:
+        try:
+            there = cloudwatch.exists(session, name)
+        except PeagleError:
+            there = assume
+        if there:
+            found[name] = cloudwatch.group_of(name)
+    return found
+
+
+def remove_groups(
+    session: Session, names: Iterable[str], report: Reporter
+) -> tuple[list[str], dict[str, str]]:
+    """Delete the log groups of these endpoints; return what went, and why something did not.
+
+    Both name each as "log-group/<name of the group>".
+    """
+    deleted, left = [], {}
+    for name in names:
+        resource = f"log-group/{cloudwatch.group_of(name)}"
+        try:
+            cloudwatch.remove(session, name)
+        except NotFound:
+            continue
+        except PeagleError as error:
+            left[resource] = error.message
+        else:
+            deleted.append(resource)
+            report("delete", f"deleted {resource}", resource=resource)
+    return deleted, left

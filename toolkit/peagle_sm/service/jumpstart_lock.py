@@ -1,0 +1,290 @@
+"""`peagle-sm lock`: write down what JumpStart resolves a spec to, and check whether that still holds.
+
+A model is found in JumpStart's bucket by its id, or by its Hugging Face URL where the catalogue lacks AWS's
+id.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from peagle_sm.aws.readers.jumpstart import DocumentCache, Fetched
+from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.storage.downloads import cache_dir
+from peagle_sm.core.catalog import ModelEntry, load_catalog
+from peagle_sm.core.checks.jumpstart import lock_findings
+from peagle_sm.core.errors import CredentialsError, NotFound, SpecError
+from peagle_sm.core.files import write_file
+from peagle_sm.core.jumpstart.documents import (
+    MANIFEST_KEY,
+    Document,
+    Row,
+    candidates,
+    hub_name,
+    is_same_model,
+    parse_document,
+    parse_manifest,
+    row_of,
+)
+from peagle_sm.core.jumpstart.lock import (
+    Asked,
+    Change,
+    Lock,
+    LockedHead,
+    LockedInstance,
+    LockedLicence,
+    LockedModel,
+    LockedSource,
+    Place,
+    changes,
+    dump_lock,
+    lock_path,
+    parse_lock,
+)
+from peagle_sm.core.jumpstart.resolve import Buckets, buckets_for, choose_config, resolve_config
+from peagle_sm.core.plan.records import Finding
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+
+By = Literal["id", "url"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A spec, how it was found, and in which bucket."""
+
+    row: Row
+    document: Document
+    fetched: Fetched
+    by: By
+    bucket: str
+
+
+def find(rows: Sequence[Row], documents: DocumentCache, entry: ModelEntry, keep: Lock | None) -> Found:
+    """Return the spec of a model: the version that ``keep`` locked; else the newest.
+
+    A model is known by its id, else by the Hugging Face URL in its spec.
+
+    Raises:
+        CatalogueDamaged: a spec cannot be read.
+        CredentialsError, ServiceFault: S3 cannot be asked.
+        NotFound: there is no such model or version.
+    """
+    if keep is not None:
+        row = row_of(rows, keep.jumpstart.model_id, keep.jumpstart.version)
+        return _open(row, documents, keep.source.found_by)
+    known = entry.jumpstart_model_id
+    if known is not None and any(row.model_id == known for row in rows):
+        return _open(row_of(rows, known), documents, "id")
+    if entry.hub_id is None:
+        raise NotFound(
+            f"{entry.title}: neither an id of JumpStart's nor a Hugging Face URL is known for it",
+            next_step="Use source: container.",
+        )
+    return _by_url(rows, documents, entry.hub_id)
+
+
+def _by_url(rows: Sequence[Row], documents: DocumentCache, hub_id: str) -> Found:
+    """The model whose spec has the repository's URL; the same number format before another."""
+    looked = candidates(rows, hub_id)
+    same = []
+    for row in looked:
+        found = _open(row, documents, "url")
+        names = [name for name in (found.document.model.huggingface_id, found.document.model.url) if name]
+        if any(hub_name(name) == hub_name(hub_id) for name in names):
+            return found
+        if any(is_same_model(name, hub_id) for name in names):
+            same.append(found)
+    if not same:
+        near = ", ".join(row.model_id for row in looked[:5]) or "none"
+        raise NotFound(
+            f"JumpStart has no model of huggingface.co/{hub_id} in this region; nearest by name: {near}",
+            next_step="Give another --region, or use source: container.",
+        )
+    return same[0]
+
+
+def _open(row: Row, documents: DocumentCache, by: By) -> Found:
+    fetched = documents.read(row.spec_key)
+    document = parse_document(fetched.content, f"s3://{documents.bucket}/{row.spec_key}")
+    return Found(row, document, fetched, by, documents.bucket)
+
+
+@dataclass(frozen=True)
+class Locking:
+    """What `lock` found: the lock as it would be, and how it differs from the file at ``path``."""
+
+    path: Path
+    before: Lock | None
+    lock: Lock
+    newest: str
+    changes: tuple[Change, ...]
+    findings: tuple[Finding, ...]
+    unreadable: str | None = None
+
+    @property
+    def stale(self) -> bool:
+        """Whether the file is not what it would be if it were written now."""
+        return self.before is None or bool(self.changes)
+
+
+def resolves_by_jumpstart(spec: EndpointSpec) -> bool:
+    """Whether the spec takes image and weights from JumpStart, so that there is something to lock."""
+    model = load_catalog().model(spec.model)
+    return (spec.source or model.sources[0]) == "jumpstart"
+
+
+def make_lock(
+    spec: EndpointSpec,
+    spec_path: Path,
+    session: Session,
+    *,
+    upgrade: bool = False,
+    config: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Locking:
+    """Resolve a spec, and compare it with the lock beside it; writes nothing.
+
+    The version that is locked already stays, unless ``upgrade``. ``config`` names one of JumpStart's
+    configs; else the one asked for last time, else the first with a draft head. ``environ`` may redirect
+    buckets as the SageMaker SDK's does (`core/jumpstart/resolve.py`).
+
+    Raises:
+        CatalogueDamaged: a document of JumpStart's cannot be read.
+        CredentialsError, ServiceFault: S3 cannot be asked, or the spec names another region.
+        NotFound: JumpStart has no such model, version or config, or no image for an instance type.
+        SpecError: the spec's source is not JumpStart.
+    """
+    environ = os.environ if environ is None else environ
+    entry = load_catalog().model(spec.model)
+    _check(spec, session)
+    place: Place = "local" if session.is_local else "aws"
+    path = lock_path(spec_path, place)
+    before, unreadable = _read(path)
+    config = config or (before.asked.config if before else None)
+    buckets = buckets_for(session.region, environ)
+    documents = DocumentCache(
+        session, buckets.public, keep=None if session.is_local else _keep(environ), environ=environ
+    )
+    rows = parse_manifest(documents.read(MANIFEST_KEY).content, f"s3://{buckets.public}/{MANIFEST_KEY}")
+    keep = before if before is not None and before.asked.model == spec.model and not upgrade else None
+    found = find(rows, documents, entry, keep)
+    made = _lock(spec, session, found, buckets, config)
+    newest = row_of(rows, found.row.model_id).version
+    return Locking(
+        path=path,
+        before=before,
+        lock=made,
+        newest=newest,
+        changes=changes(before, made),
+        findings=lock_findings(made, load_catalog().images, newest=newest, hub_id=entry.hub_id),
+        unreadable=unreadable,
+    )
+
+
+def write_lock(locking: Locking) -> None:
+    """Write the lock, whole or not at all.
+
+    Raises:
+        CannotWrite: the file cannot be written.
+    """
+    write_file(locking.path, dump_lock(locking.lock))
+
+
+def _check(spec: EndpointSpec, session: Session) -> None:
+    if not resolves_by_jumpstart(spec):
+        raise SpecError(
+            f"{spec.name}: source container names its own image and files: there is nothing to lock",
+            next_step="Nothing to do; or set source: jumpstart.",
+        )
+    wanted = spec.placement.region
+    if wanted is not None and not session.is_local and wanted != session.region:
+        raise CredentialsError(
+            f"placement.region: the spec asks for {wanted}, but this session is in {session.region}.",
+            next_step=f"Give --region {wanted}, or change placement.region.",
+            details={"wanted": wanted, "found": session.region},
+        )
+
+
+def _read(path: Path) -> tuple[Lock | None, str | None]:
+    """The lock that is there; what cannot be read is replaced, and said."""
+    try:
+        return parse_lock(path.read_text(encoding="utf-8"), str(path)), None
+    except FileNotFoundError:
+        return None, None
+    except (OSError, UnicodeDecodeError) as error:
+        return None, f"{path}: cannot be read: {error}"
+    except SpecError as error:
+        return None, error.message
+
+
+def _keep(environ: Mapping[str, str]) -> Path:
+    return cache_dir(environ) / "jumpstart"
+
+
+def _lock(spec: EndpointSpec, session: Session, found: Found, buckets: Buckets, config: str | None) -> Lock:
+    from importlib.metadata import version
+
+    chosen = choose_config(found.document, config)
+    resolved = resolve_config(
+        found.document,
+        chosen,
+        region=session.region,
+        instance_types=spec.placement.instance_types,
+        buckets=buckets,
+    )
+    model = found.document.model
+    own = found.document.configs[chosen]
+    messages = (model.deprecated_message, model.deprecate_warn_message, model.usage_info_message)
+    head = resolved.heads[0] if resolved.heads else None
+    return Lock(
+        lock_version=1,
+        written_by=f"peagle-sm {version('peagle-sm')}",
+        written_at=session.now().replace(microsecond=0).isoformat(),
+        asked=Asked(model=spec.model, instance_types=tuple(spec.placement.instance_types), config=config),
+        source=LockedSource(
+            place="local" if session.is_local else "aws",
+            region=session.region,
+            bucket=found.bucket,
+            spec_key=found.row.spec_key,
+            sha256=found.fetched.sha256,
+            etag=found.fetched.etag,
+            found_by=found.by,
+        ),
+        jumpstart=LockedModel(
+            model_id=model.model_id,
+            version=model.version,
+            config=chosen,
+            ranking=found.document.ranking,
+            url=model.url,
+            min_sdk_version=model.min_sdk_version,
+            deprecated=model.deprecated,
+            vulnerable=own.inference_vulnerable,
+            vulnerabilities=own.inference_vulnerabilities,
+            messages=tuple(text for text in messages if text),
+        ),
+        licence=LockedLicence(
+            name=model.license,
+            gated=resolved.gated,
+            eula_uris=resolved.eula_uris,
+            accepted=spec.accept_eula,
+        ),
+        head=LockedHead(channel=head.channel, uri=head.uri, artifact_version=head.artifact_version)
+        if head
+        else None,
+        network_isolation=resolved.network_isolation,
+        download_timeout_s=resolved.download_timeout_s,
+        startup_timeout_s=resolved.startup_timeout_s,
+        default_instance_type=resolved.default_instance_type,
+        supported_instance_types=resolved.supported_instance_types,
+        environment=dict(resolved.environment),
+        instances={
+            name: LockedInstance(
+                image=one.image, target_uri=one.target_uri, environment=dict(one.environment)
+            )
+            for name, one in resolved.instances.items()
+        },
+    )

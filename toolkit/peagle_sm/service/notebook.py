@@ -1,0 +1,236 @@
+"""The package's own make_session(), deploy(), connect(), plan() and doctor(): for notebooks and programs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from peagle_sm.aws.session.local_server import local_port, region_of, wants_local
+from peagle_sm.aws.session.sagemaker_sdk import endpoint_name_of
+from peagle_sm.aws.session.session import LocalTarget, Session, session_of
+from peagle_sm.aws.session.session import make_session as make_aws_session
+from peagle_sm.core.errors import SpecError
+from peagle_sm.core.plan.plan import Plan
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, load_spec
+from peagle_sm.core.spec.model_builder import is_builder, spec_from_builder
+from peagle_sm.service.endpoint import Endpoint
+from peagle_sm.service.endpoint import connect as connect_with
+from peagle_sm.service.lifecycle.deployment import deploy as deploy_with
+from peagle_sm.service.preflight import TIMEOUT_S, Checkup, planned, preflight, require_preflight
+from peagle_sm.service.progress import Progress, agreed, followed
+from peagle_sm.service.spec_to_plan import plan_for
+
+if TYPE_CHECKING:
+    from sagemaker.core.resources import Endpoint as SageMakerEndpoint
+    from sagemaker.serve.model_builder import ModelBuilder
+
+
+SpecLike = EndpointSpec | Path | str | Mapping[str, Any]
+Local = bool | int | LocalTarget
+
+
+def deploy(
+    spec: SpecLike | ModelBuilder,
+    *,
+    session: Session | None = None,
+    local: Local | None = None,
+    profile: str | None = None,
+    region: str | None = None,
+    yes: bool = False,
+    unguarded: bool = False,
+    progress: Progress | None = None,
+    sagemaker_session: Any = None,
+    skip_checks: Collection[str] = (),
+) -> Endpoint:
+    """Deploy a spec and return the endpoint.
+
+    The spec is an EndpointSpec, a YAML file's path, a mapping, or a ModelBuilder of the SageMaker Python SDK
+    made by ``from_jumpstart_config`` and not built yet (see `spec_from_builder`).
+
+    Shows the plan and asks, unless ``yes``; tells its progress in the notebook's cell or on stderr, unless
+    ``progress`` takes it. Refuses where no guard is installed, unless ``unguarded``, and where the preflight
+    finds an error, unless ``skip_checks`` has the check's id.
+    Where calls go is a ``session`` of `make_session`, or what that is made from: ``local`` is True for the
+    local SageMaker, its port when several run, a LocalTarget, or False for AWS, else the environment decides;
+    ``sagemaker_session`` is a Session of the SDK (or boto3's), used instead of profile and region. Errors as
+    `peagle_sm.service.deploy`.
+    """
+    chosen = as_spec(spec)
+    place = session or _session_for(spec, local, profile, region, sagemaker_session, chosen.placement.region)
+    with followed(progress) as follow:
+        return deploy_with(
+            chosen,
+            session=place,
+            confirm=None if yes else _ask,
+            progress=follow,
+            unguarded=unguarded,
+            preflight=lambda made: require_preflight(place, made, skip=skip_checks),
+            skip_checks=skip_checks,
+        )
+
+
+def connect(
+    name: str | SageMakerEndpoint,
+    *,
+    session: Session | None = None,
+    local: Local | None = None,
+    profile: str | None = None,
+    region: str | None = None,
+    sagemaker_session: Any = None,
+) -> Endpoint:
+    """Return an endpoint that exists already: by its name, or an Endpoint of the SageMaker Python SDK.
+
+    The SDK's is asked with the credentials and in the region it was made with, unless others are given.
+
+    Raises:
+        NotFound: there is none of that name.
+        SpecError: ``name`` is neither.
+    """
+    place = session or _session_for(name, local, profile, region, sagemaker_session)
+    return connect_with(endpoint_name_of(name) if not isinstance(name, str) else name, session=place)
+
+
+def plan(
+    spec: SpecLike | ModelBuilder,
+    *,
+    session: Session | None = None,
+    local: Local | None = None,
+    profile: str | None = None,
+    region: str | None = None,
+    sagemaker_session: Any = None,
+) -> Plan:
+    """Return what `deploy` would do, with price and findings; creates nothing."""
+    chosen = as_spec(spec)
+    place = session or _session_for(spec, local, profile, region, sagemaker_session, chosen.placement.region)
+    return plan_for(chosen, place, account_from_spec=True)
+
+
+def doctor(
+    spec: SpecLike | ModelBuilder | None = None,
+    *,
+    session: Session | None = None,
+    local: Local | None = None,
+    profile: str | None = None,
+    region: str | None = None,
+    sagemaker_session: Any = None,
+    skip_checks: Collection[str] = (),
+    timeout_s: float = TIMEOUT_S,
+) -> Checkup:
+    """Look at the account, the spec and this machine before anything is created, as `peagle-sm doctor` does.
+
+    ``timeout_s`` bounds all look-ups together; what takes longer is unknown. Nothing is raised for what is
+    found: ``Checkup.ok`` tells.
+
+    Raises:
+        SpecError: no spec, or ``skip_checks`` has an id that is no check's.
+        CredentialsError: no region is set, or the spec asks for another one.
+    """
+    from peagle_sm.service.preflight import read_machine
+
+    chosen = None if spec is None else as_spec(spec)
+    in_spec = chosen.placement.region if chosen else None
+    place = session or _session_for(spec, local, profile, region, sagemaker_session, in_spec)
+    more = {"machine": read_machine}
+    found = preflight(place, planned(place, chosen), skip=skip_checks, timeout_s=timeout_s, more=more)
+    return Checkup(found)
+
+
+def as_spec(spec: SpecLike | ModelBuilder) -> EndpointSpec:
+    """Return the spec, read from its file or mapping where need be.
+
+    Raises:
+        SpecError: it is not a spec.
+    """
+    if isinstance(spec, EndpointSpec):
+        return spec
+    if is_builder(spec):
+        return spec_from_builder(spec)
+    if isinstance(spec, str | Path):
+        return load_spec(Path(spec))
+    if isinstance(spec, Mapping):
+        return EndpointSpec(**{str(key): value for key, value in spec.items()})
+    raise SpecError(
+        f"spec: found {type(spec).__name__}; allowed: an EndpointSpec, a path to a YAML file, a mapping, "
+        "or a ModelBuilder of the SageMaker Python SDK.",
+        next_step="Write one with `peagle-sm init`, and give its path.",
+    )
+
+
+def _session_for(
+    thing: Any,
+    local: Local | None,
+    profile: str | None,
+    region: str | None,
+    sagemaker_session: Any,
+    from_spec: str | None = None,
+) -> Session:
+    """Return the session that the arguments name, or that an object of the SDK has, or the environment's."""
+    if sagemaker_session is not None:
+        if local is not None and local is not False:
+            raise SpecError(
+                "sagemaker_session: found beside local; allowed: one of them, each says where calls go.",
+                next_step="Leave local out; make_session(local=...).to_sagemaker() makes a local one.",
+            )
+        return make_aws_session(profile, region or from_spec, sagemaker_session=sagemaker_session)
+    if (local is None or local is False) and profile is None:
+        brought = session_of(thing)
+        if brought is not None and (region or from_spec) in (None, brought.region):
+            return brought
+    return session_at(profile, region, local, from_spec)
+
+
+def make_session(
+    profile: str | None = None,
+    region: str | None = None,
+    local: Local | None = None,
+    *,
+    sagemaker_session: Any = None,
+) -> Session:
+    """Settle where calls go: an account and region of AWS, or the local SageMaker of this machine.
+
+    ``local`` is True for the local SageMaker that runs (`peagle-sm local up`), its port when several run
+    (else PEAGLE_SM_LOCAL_PORT), a LocalTarget, or False for AWS. Left out, PEAGLE_SM_LOCAL and
+    PEAGLE_SM_LOCAL_PORT decide, as on the command line. On AWS the region comes from ``region``, else
+    AWS_REGION, AWS_DEFAULT_REGION, the spec or the profile; nothing is called and no credentials are looked
+    up yet.
+    ``sagemaker_session`` is a Session of the SageMaker Python SDK, or a boto3 session: its credentials and,
+    unless ``region`` is given, its region are used, and no profile.
+
+    Raises:
+        CredentialsError: no such profile, no region, or a region that AWS does not have.
+        SpecError: ``sagemaker_session`` is no session, or is given with ``profile`` or ``local``; or
+            PEAGLE_SM_LOCAL or PEAGLE_SM_LOCAL_PORT has a value that is not allowed.
+        NotFound: no local SageMaker runs, or several.
+    """
+    return _session_for(None, local, profile, region, sagemaker_session)
+
+
+def session_at(
+    profile: str | None, region: str | None, local: Local | None, from_spec: str | None = None
+) -> Session:
+    """As `make_session`; ``from_spec`` is the spec's region, used where nothing else names one."""
+    if isinstance(local, LocalTarget):
+        return make_aws_session(region=region, local=local)
+    given = local if isinstance(local, bool) else None
+    port = None if local is None or isinstance(local, bool) else local
+    if not wants_local(given, port, os.environ):
+        return make_aws_session(profile, region_of(region, os.environ, from_spec))
+    from peagle_sm.aws.session.local_server import find_server
+
+    target = LocalTarget.from_status(find_server(local_port(port, os.environ)).to_dict())
+    return make_aws_session(region=region, local=target)
+
+
+def _ask(plan: Plan) -> bool:
+    price = "price unknown" if plan.usd_per_hour is None else f"{plan.usd_per_hour:.2f} USD/h"
+    most = "" if plan.max_usd is None else f", at most {plan.max_usd:.2f} USD before it is deleted"
+    for finding in plan.findings:
+        print(f"{finding.severity}: {finding.message}", file=sys.stderr)
+    print(
+        f"{plan.names.endpoint} in {plan.context.region}: {price}{most} ({plan.price_source})",
+        file=sys.stderr,
+    )
+    return agreed("Deploy?")

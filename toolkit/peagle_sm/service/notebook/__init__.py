@@ -1,1 +1,0 @@
-"""The package's own functions, for notebooks and programs."""

@@ -1,1 +1,0 @@
-"""Before anything is created: plan, lock, preflight."""

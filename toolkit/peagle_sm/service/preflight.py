@@ -1,0 +1,391 @@
+"""The preflight checks, and what `doctor` makes of them.
+
+Readers run in parallel, within a time limit, and each check judges what they read. `read_machine` reads
+this machine (Python, boto3, disk, memory, the engine's environment). `mending` proposes the changes that
+`doctor --fix` makes: fields of the spec and commands to run. `planned` gives the results to programs and
+notebooks.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from peagle_sm.aws.control.stacks import describe
+from peagle_sm.aws.readers import PERMISSIONS, readers
+from peagle_sm.aws.session.local_server import engine_state
+from peagle_sm.aws.session.session import Session
+from peagle_sm.aws.storage.downloads import cache_dir
+from peagle_sm.aws.storage.s3 import split_uri
+from peagle_sm.core.catalog import load_catalog
+from peagle_sm.core.checks import ALL_CHECKS, SPEC_CHECKS
+from peagle_sm.core.checks.base import STATUSES, Guard, Machine, Result, Status, Unknown, judge
+from peagle_sm.core.display import Card, Note, Shown, Table, Tone
+from peagle_sm.core.errors import CredentialsError, PeagleError, PlanRefused, SpecError
+from peagle_sm.core.guard import GUARD_STACK
+from peagle_sm.core.plan.plan import Plan
+from peagle_sm.core.plan.resolve import Draft, resolve
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.words import advised
+from peagle_sm.service.guard.status import shipped
+from peagle_sm.service.inventory.guard_state import is_working
+from peagle_sm.service.inventory.listing import plain
+from peagle_sm.service.spec_to_plan import plan_for
+
+TIMEOUT_S = 30.0
+"""How long all readers together may take; what has not answered by then is unknown."""
+
+
+class PreflightFailed(PlanRefused):
+    """A check of the preflight says error; ``details["results"]`` has every verdict that is not ok."""
+
+
+def preflight(
+    session: Session,
+    plan: Plan | None = None,
+    *,
+    skip: Collection[str] = (),
+    timeout_s: float = TIMEOUT_S,
+    more: Mapping[str, Callable[[], Any]] | None = None,
+) -> tuple[Result, ...]:
+    """Look at the account, and with a plan at all that its deploy draws on; creates nothing.
+
+    Args:
+        session: where to look; the local SageMaker is asked for less.
+        plan: what is to be deployed; None looks at credentials and guard alone.
+        skip: ids of checks that are told as skipped.
+        timeout_s: seconds for all readers together.
+        more: further readers by name, such as this machine's.
+
+    Raises:
+        SpecError: ``skip`` has an id that is no check's.
+    """
+    known_ids(skip)
+    draft = None if plan is None else draft_of(plan)
+    wanted = {name: partial(read, session, draft) for name, read in readers(session, draft).items()}
+    facts = gather({**wanted, "guard": partial(read_guard, session), **(more or {})}, timeout_s)
+    return judge(ALL_CHECKS, facts, draft, skip)
+
+
+def machine_only(problem: PeagleError, machine: Any, *, skip: Collection[str] = ()) -> tuple[Result, ...]:
+    """Check this machine where no session could be opened; the problem is the credentials' verdict."""
+    known_ids(skip)
+    identity = next(each for each in ALL_CHECKS if each.id == "credentials")
+    error = Result(
+        identity.id, "error", problem.message, identity.what, identity.why, problem.next_step or ""
+    )
+    return (error, *judge(ALL_CHECKS, {"machine": machine}, None, skip))
+
+
+def require_preflight(session: Session, plan: Plan, *, skip: Collection[str] = ()) -> tuple[Result, ...]:
+    """Run the preflight of a deploy; the guard, and what the plan itself says, are asked for elsewhere.
+
+    Raises:
+        PreflightFailed: a check says error; ``details["results"]`` has them all.
+    """
+    found = preflight(session, plan, skip=skip)
+    elsewhere = {"guard-installed", *(each.id for each in SPEC_CHECKS)}
+    results = tuple(each for each in found if each.check not in elsewhere or each.status == "skipped")
+    refuse_errors(results)
+    return results
+
+
+def refuse_errors(results: Collection[Result]) -> None:
+    """Go on only where no check says error.
+
+    Raises:
+        CredentialsError: nobody is logged in.
+        PreflightFailed: another check says error.
+    """
+    errors = [each for each in results if each.status == "error"]
+    if not errors:
+        return
+    details = {"results": [asdict(each) for each in results if each.status != "ok"]}
+    steps = " ".join(dict.fromkeys(each.next_step for each in errors))
+    message = "\n".join(f"{each.check}: {each.message}" for each in errors)
+    if any(each.check == "credentials" for each in errors):
+        raise CredentialsError(message, next_step=steps, details=details)
+    raise PreflightFailed(
+        f"the preflight found what would fail; nothing was created:\n{message}",
+        next_step=f"{steps} To deploy all the same: `peagle-sm deploy {_regardless(errors)}`.",
+        details=details,
+    )
+
+
+def _regardless(errors: Collection[Result]) -> str:
+    """The options of `deploy` that go on in spite of these errors; the guard's is one of its own."""
+    ids = dict.fromkeys(each.check for each in errors)
+    return " ".join("--unguarded" if each == "guard-installed" else f"--skip-check {each}" for each in ids)
+
+
+def known_ids(ids: Collection[str]) -> None:
+    """Refuse an id that no check has.
+
+    Raises:
+        SpecError: with the ids that there are.
+    """
+    known = {each.id for each in ALL_CHECKS}
+    for wrong in sorted(set(ids) - known):
+        raise SpecError(
+            f"--skip-check {wrong}: there is no such check",
+            next_step="List them with `peagle-sm checks`.",
+            details={"found": wrong, "allowed": sorted(known)},
+        )
+
+
+def draft_of(plan: Plan) -> Draft:
+    """Return the plan's spec with every choice made."""
+    return resolve(plan.spec, plan.context, load_catalog())
+
+
+def read_guard(session: Session) -> Guard:
+    """Look at the guard's stack.
+
+    Raises:
+        CredentialsError: cloudformation:DescribeStacks is missing.
+    """
+    stack = describe(session, GUARD_STACK)
+    if stack is None:
+        return Guard(None)
+    installed = stack.outputs.get("Version")
+    return Guard(stack.status, installed, shipped().version, works=is_working(stack.status))
+
+
+def gather(wanted: Mapping[str, Callable[[], Any]], timeout_s: float) -> dict[str, Any]:
+    """Run all at once; whatever fails, or takes longer than ``timeout_s``, is an `Unknown`."""
+    facts: dict[str, Any] = {}
+    # Daemons, and no pool: a reader that hangs must not keep the program from ending.
+    threads = {
+        name: threading.Thread(target=_into, args=(facts, name, read), name=f"preflight-{name}", daemon=True)
+        for name, read in wanted.items()
+    }
+    end = time.monotonic() + timeout_s
+    for thread in threads.values():
+        thread.start()
+    for thread in threads.values():
+        thread.join(max(0.0, end - time.monotonic()))
+    late = Unknown(f"no answer within {timeout_s:g} s")
+    return {name: facts.get(name, late) for name in wanted}
+
+
+def _into(facts: dict[str, Any], name: str, read: Callable[[], Any]) -> None:
+    try:
+        facts[name] = read()
+    except PeagleError as error:
+        operation = str(error.details.get("operation", ""))
+        denied = isinstance(error, CredentialsError) and error.details.get("http_status") is not None
+        facts[name] = Unknown(error.message, PERMISSIONS.get(operation) if denied else None)
+    except Exception as error:
+        facts[name] = Unknown(f"{type(error).__name__}: {error}")
+
+
+def results_data(results: Collection[Result]) -> list[dict[str, Any]]:
+    """Plain JSON types."""
+    return [plain(asdict(each)) for each in results]
+
+
+_EXTRA = ("aiohttp", "moto", "psutil")
+_NODE_TIMEOUT_S = 10
+# What the plans ask for, by the shape of botocore's model of SageMaker that must have it.
+MEMBERS = {
+    "ContainerDefinition": ("AdditionalModelDataSources", "ContainerMetricsConfig", "ModelDataSource"),
+    "ProductionVariant": (
+        "CapacityReservationConfig",
+        "InferenceAmiVersion",
+        "InstancePools",
+        "ManagedInstanceScaling",
+        "RoutingConfig",
+        "VariantInstanceProvisionTimeoutInSeconds",
+    ),
+    "CreateEndpointConfigInput": ("MetricsConfig",),
+    "S3ModelDataSource": ("ModelAccessConfig",),
+}
+
+
+def read_machine(root: Path | None = None) -> Machine:
+    """Look at this machine; nothing is changed, and only `node --version` is run.
+
+    Args:
+        root: where a project's own `node_modules` may lie, by default the working directory.
+    """
+    cache = cache_dir(os.environ)
+    place = next(each for each in (cache, *cache.parents) if each.exists())
+    return Machine(
+        python=sys.version_info[:3],
+        boto3=version("boto3"),
+        missing_members=tuple(_missing_members()),
+        missing_packages=tuple(name for name in _EXTRA if find_spec(name) is None),
+        disk_free_bytes=shutil.disk_usage(place).free,
+        disk_path=str(place),
+        memory_free_bytes=_free_memory(),
+        engine=engine_state(),
+        node=_node_version(),
+        cdk=_cdk(root or Path.cwd()),
+        cdk_library=find_spec("aws_cdk") is not None,
+        platform=platform.system().lower(),
+    )
+
+
+def _missing_members() -> Iterator[str]:
+    from botocore.session import Session
+
+    model = Session().get_service_model("sagemaker")
+    known = set(model.shape_names)
+    for shape, members in MEMBERS.items():
+        have = getattr(model.shape_for(shape), "members", {}) if shape in known else {}
+        yield from (f"{shape}.{member}" for member in members if member not in have)
+
+
+def _free_memory() -> int | None:
+    if find_spec("psutil") is None:
+        return None
+    import psutil
+
+    return int(psutil.virtual_memory().available)
+
+
+def _node_version() -> str | None:
+    if shutil.which("node") is None:
+        return None
+    try:
+        done = subprocess.run(
+            ["node", "--version"], capture_output=True, text=True, timeout=_NODE_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def _cdk(root: Path) -> str | None:
+    own = root / "node_modules" / ".bin" / "cdk"
+    return str(own) if own.exists() else shutil.which("cdk")
+
+
+_OF_OTHERS = ("jumpstart-cache-prod-", "jumpstart-private-cache-prod-")
+
+
+@dataclass(frozen=True)
+class Mending:
+    """``fields``: dotted name -> value; ``reasons``: the same names -> what is mended by it.
+
+    ``commands``: this program's own, each once; they ask for themselves and show what they cost.
+    """
+
+    fields: dict[str, Any] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    commands: tuple[tuple[str, ...], ...] = ()
+
+
+def mending(results: Iterable[Result], draft: Draft | None) -> Mending:
+    """Collect the fixes of what is in error or warned of."""
+    fixes = {each.id: each.fix for each in ALL_CHECKS}
+    fields: dict[str, Any] = {}
+    reasons: dict[str, str] = {}
+    commands: list[tuple[str, ...]] = []
+    for result in results:
+        fix = fixes.get(result.check)
+        if fix is None or result.status not in ("error", "warning"):
+            continue
+        if fix.edits is not None and draft is not None:
+            for name, value in fix.edits(draft).items():
+                fields[name] = value
+                reasons.setdefault(name, f"{result.check}: {fix.what}")
+        if fix.command and fix.command not in commands:
+            commands.append(fix.command)
+    return Mending(fields, reasons, tuple(commands))
+
+
+def own_buckets(draft: Draft | None) -> tuple[str, ...]:
+    """Return the artifacts' buckets that are not JumpStart's: the guard's role must read them."""
+    if draft is None:
+        return ()
+    uris = [uri for uri in (draft.model_uri, draft.head_uri) if uri]
+    buckets = dict.fromkeys(split_uri(uri)[0] for uri in uris)
+    return tuple(each for each in buckets if not each.startswith(_OF_OTHERS))
+
+
+_CHECKS: dict[Status, Tone] = {"error": "bad", "warning": "caution", "unknown": "caution", "ok": "good"}
+_WORDS: dict[Status, str] = {
+    "error": "in error",
+    "warning": "with warnings",
+    "unknown": "unknown",
+    "skipped": "skipped",
+}
+
+
+@dataclass(frozen=True)
+class Checkup(Shown):
+    """Every verdict, the worst first."""
+
+    results: tuple[Result, ...]
+
+    @property
+    def ok(self) -> bool:
+        """True when no check says error; what could not be looked at is no error."""
+        return not self.errors
+
+    @property
+    def errors(self) -> tuple[Result, ...]:
+        """What a deploy would fail on, each with its next step."""
+        return tuple(each for each in self.results if each.status == "error")
+
+    def card(self) -> Card:
+        """What a notebook shows of it."""
+        return _card(self.results)
+
+
+def planned(session: Session, spec: EndpointSpec | None) -> Plan | None:
+    """The spec's plan; None without a spec, or where nobody is logged in, which a check then says.
+
+    Raises:
+        CredentialsError: the spec asks for another region than the session's.
+    """
+    if spec is None:
+        return None
+    try:
+        return plan_for(spec, session, account_from_spec=True)
+    except CredentialsError as error:
+        if "wanted" in error.details:
+            raise
+        return None
+
+
+def _card(results: tuple[Result, ...]) -> Card:
+    """What is not well with what to do; what is well folded."""
+    worst: dict[str, Status] = {}
+    for each in sorted(results, key=lambda result: STATUSES.index(result.status)):
+        worst.setdefault(each.check, each.status)
+    counts = {status: sum(one == status for one in worst.values()) for status in STATUSES}
+    told = [f"{counts[status]} {words}" for status, words in _WORDS.items() if counts[status]]
+    good = tuple((each.check, each.message or each.what) for each in results if each.status == "ok")
+    tone = next(
+        _CHECKS[status]
+        for status in ("error", "warning", "unknown", "ok")
+        if counts[status] or status == "ok"
+    )
+    return Card(
+        f"{len(worst)} checks",
+        ", ".join([*told, f"{counts['ok']} in order"]),
+        tone,
+        tables=(Table(f"in order: {counts['ok']}", ("check", "what it looks at"), good, folded=True),)
+        if good
+        else (),
+        notes=tuple(_verdict(each) for each in results if each.status != "ok"),
+    )
+
+
+def _verdict(each: Result) -> Note:
+    said = advised(f"{each.status}: {each.check}: {each.message}", each.next_step)
+    return Note(said, _CHECKS.get(each.status, "plain"))
