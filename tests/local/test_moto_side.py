@@ -1,30 +1,27 @@
-"""moto's applications are made although another thread parses Python at the same moment."""
+"""moto's applications are made without parsing Python, which two threads may not do at once."""
 
 from __future__ import annotations
 
+import ast
+from typing import Any
+
 import pytest
 
-from sagemaker_local.other_services.moto import made_beside_other_parsers
+from sagemaker_local.other_services.rules import lay_rules
 
 
-def test_an_application_is_made_again_when_the_depth_of_the_ast_was_miscounted() -> None:
-    failures = iter([SystemError("AST constructor recursion depth mismatch (before=90, after=65)")])
+def test_an_application_is_made_without_parsing_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    from moto.moto_server.werkzeug_app import create_backend_app
 
-    def make() -> str:
-        for failure in failures:
-            raise failure
-        return "application"
+    def refuse(*_: Any, **__: Any) -> None:
+        raise SystemError("AST constructor recursion depth mismatch (before=90, after=65)")
 
-    assert made_beside_other_parsers(make) == "application"
-
-
-def test_a_system_error_that_stays_is_raised_after_five_attempts() -> None:
-    attempts = []
-
-    def make() -> None:
-        attempts.append(1)
-        raise SystemError("always")
-
-    with pytest.raises(SystemError, match="always"):
-        made_beside_other_parsers(make)
-    assert len(attempts) == 5
+    lay_rules()
+    with monkeypatch.context() as patch:  # pytest itself parses, when a test fails
+        patch.setattr(ast, "parse", refuse)
+        application = create_backend_app("lambda")
+    adapter = application.url_map.bind("localhost")
+    assert adapter.match("/2015-03-31/functions/sweeper", method="GET")[1] == {
+        "api_version": "2015-03-31",
+        "function_name": "sweeper",
+    }

@@ -168,21 +168,7 @@ def _app_of(service: Any) -> Any:
 
     if service is None:
         raise unserved.UnknownService
-    return made_beside_other_parsers(lambda: create_backend_app(service))
-
-
-def made_beside_other_parsers(make: Callable[[], T], attempts: int = 5) -> T:
-    """Make what compiles Python through `ast`, once more where another thread parsed at the same moment.
-
-    Before Python 3.13 all threads share the count of the constructor's depth, and a switch between two
-    of them can end in SystemError (CPython issue 106905). werkzeug compiles each of its routes so.
-    """
-    try:
-        return make()
-    except SystemError:
-        if attempts == 1:
-            raise
-        return made_beside_other_parsers(make, attempts - 1)
+    return create_backend_app(service)
 
 
 def _environ(request: web.Request, body: bytes) -> dict[str, Any]:
