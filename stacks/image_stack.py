@@ -165,7 +165,7 @@ def add_records(stack: Stack, encrypted_by: kms.CfnKey) -> s3.CfnBucket:
 
 PROJECT = "peagle-image"
 LOG_GROUP = f"/aws/codebuild/{PROJECT}"
-CONTAINER = Path(__file__).parents[2] / "container"
+CONTAINER = Path(__file__).parents[1] / "container"
 #: AWS keeps this image; its Docker, AWS command line and Python are what buildspec.yml uses.
 BUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:5.0"
 COMPUTE = "BUILD_GENERAL1_LARGE"

@@ -9,7 +9,7 @@ from pathlib import Path
 from peagle_sm.core.errors import PeagleError, SpecError
 from peagle_sm.core.words import EXTRAS
 
-PACKAGE = Path(__file__).resolve().parents[2]
+PACKAGE = Path(__file__).resolve().parents[1]
 #: What is copied as it is. The serving image's files are what the image stack builds from.
 _FILES = ("app.py", "package.json", "package-lock.json")
 _SKIPPED = shutil.ignore_patterns("__pycache__", "*.pyc")

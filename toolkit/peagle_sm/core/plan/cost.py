@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from peagle_sm.core.plan.resolve import Draft
+if TYPE_CHECKING:  # the command line prices what rests, and must not load the spec for it
+    from peagle_sm.core.plan.resolve import Draft
 
 
 @dataclass(frozen=True)

@@ -119,13 +119,16 @@ def arm(run: Deploy, found: Survey) -> None:
 
 
 def arm_anew(run: Deploy) -> None:
-    """Arm the plan's lifetime limit, or one that lasts as long as a lease of `keep`."""
+    """Arm the plan's lifetime limit, or one that lasts as long as a lease of `keep`.
+
+    What an older stack of the name has left beside it is removed first.
+    """
+    lifetime.remove_hard(run.session, run.name)
     arm_schedule(run, prolonged(run.parameters("create_schedule"), lease_of(run.session, run.name)))
 
 
 def arm_schedule(run: Run, parameters: dict[str, Any]) -> None:
-    """Arm a lifetime limit, and remove what an older stack of the name has left beside it."""
-    lifetime.remove_hard(run.session, run.name)
+    """Arm a lifetime limit."""
     armed = lifetime.arm(run.session, parameters)
     run.report(
         "lifetime", f"lifetime limit armed: deleted at {_at(armed)}", resource=f"schedule/{armed.name}"

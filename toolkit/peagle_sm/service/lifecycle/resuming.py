@@ -239,6 +239,7 @@ def _by_itself(
     try:
         if one.endpoint is not None and one.endpoint.status in ("Deleting", "Failed"):
             Teardown(session, pacing, report, "check").remove_endpoint(one.name, Removed())
+        lifetime.remove_hard(session, one.name)
         arm_schedule(run, lifetime_schedule(one.name, session.region, role, expires_at))
         _create(run, tags)
         follow(run)
