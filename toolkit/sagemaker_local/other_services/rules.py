@@ -136,7 +136,7 @@ def _leave_out_builders_of_addresses() -> None:
 
     def no_builder(rule: Rule, append_unknown: bool = True) -> Any:
         def build(rule: Rule, **values: Any) -> tuple[str, str]:
-            raise NotImplementedError(f"no address is built of {rule.rule}")
+            raise LookupError(f"route {rule.rule} has no builder")
 
         return build
 
