@@ -308,6 +308,32 @@ def test_one_fault_in_a_resume(number: int, fault: str, moment: str) -> None:
     assert not aws.endpoints or SCHEDULE in aws.schedules
 
 
+@pytest.mark.parametrize("command", ["deploy", "resume"])
+def test_an_unclear_creation_that_nobody_may_look_at_is_named_as_left(command: str) -> None:
+    """CreateEndpoint gave no answer but was carried out, and DescribeEndpoint is denied from then on."""
+    aws = FakeAws()
+    session = _paused(aws) if command == "resume" else session_of(aws)
+    began = len(aws.calls)
+    acts: dict[str, Callable[[], object]] = {
+        "deploy": lambda: deploy(make_spec(), session=session, pacing=pacing_of(aws)),
+        "resume": lambda: resume("demo", session=session, pacing=pacing_of(aws)),
+    }
+
+    def created() -> bool:
+        return "CreateEndpoint" in aws.calls[began:]
+
+    aws.before = lambda _, call, operation: (
+        denied(operation) if operation == "DescribeEndpoint" and created() else None
+    )
+    aws.after = lambda _, call, operation: lost(operation) if operation == "CreateEndpoint" else None
+    with pytest.raises(BillableLeft) as raised:
+        acts[command]()
+    undo = "pause" if command == "resume" else "delete"
+    assert f"peagle-sm {undo} demo --yes" in (raised.value.next_step or "")
+    assert "demo" in aws.endpoints
+    assert SCHEDULE in aws.schedules
+
+
 def _struck(
     aws: FakeAws, moment: str, number: int, fault: str, act: Callable[[], object]
 ) -> BaseException | None:

@@ -188,21 +188,27 @@ def create_planned_endpoint(run: Deploy) -> None:
 def create_endpoint(
     run: Run, parameters: dict[str, Any], is_ours: Callable[[EndpointFacts | None], bool]
 ) -> None:
-    """Create an endpoint, or adopt the one that is there and ``is_ours``.
+    """Create an endpoint, or adopt the one that is there and ``is_ours``, which may raise PlanRefused.
 
     Raises:
+        PlanRefused: the name is taken by an endpoint that is not ours.
         PeagleError: AWS refused, or gave no answer several times.
     """
     run.may_exist = run.unsettled = True
     run.report.start_billing()
+
+    def send() -> None:
+        try:
+            control.create_endpoint(run.session, parameters)
+        except PeagleError as error:
+            # What the creation itself said counts: a look that is refused afterwards settles nothing.
+            run.may_exist = run.unsettled = is_unsettled(error) or is_taken(error)
+            raise
+
     try:
-        made = create_once(
-            run,
-            lambda: control.create_endpoint(run.session, parameters),
-            lambda: is_ours(control.describe_endpoint(run.session, run.name)),
-        )
-    except PeagleError as error:
-        run.may_exist = run.unsettled = is_unsettled(error)
+        made = create_once(run, send, lambda: is_ours(control.describe_endpoint(run.session, run.name)))
+    except PlanRefused:  # the name is another's
+        run.may_exist = run.unsettled = False
         raise
     run.unsettled = False
     run.report("endpoint", f"endpoint {run.name} {made}", status="Creating", resource=f"endpoint/{run.name}")
