@@ -18,7 +18,7 @@ import click
 
 from peagle_sm.cli.base import State
 from peagle_sm.cli.console import note
-from peagle_sm.core.errors import CredentialsError, EngineError
+from peagle_sm.core.errors import EngineError
 from peagle_sm.core.words import install_command
 
 if TYPE_CHECKING:
@@ -50,24 +50,19 @@ def open_session(state: State, spec_region: str | None = None) -> Session:
         CredentialsError: no or unknown region or profile, or a region that the local server does not play.
         NotFound: --local, and no local server runs.
     """
-    from peagle_sm.aws.session.session import LocalTarget, make_session
+    if state.local:
+        need_local_extra()
+    from peagle_sm.aws.session.local_server import session_for
 
-    if not state.local:
-        return make_session(
-            profile=state.settings.profile, region=state.region(spec_region or state.spec_region)
-        )
-    need_local_extra()
-    from peagle_sm.aws.session.local_server import find_server
-
-    target = LocalTarget.from_status(find_server(state.local_port).to_dict())
-    asked = state.settings.region
-    if asked and asked != target.region:
-        raise CredentialsError(
-            f"the local SageMaker plays region {target.region}, and --region asks for {asked}",
-            next_step=f"leave --region out, or write --region {target.region}",
-            details={"found": asked, "allowed": target.region},
-        )
-    return make_session(region=target.region, local=target)
+    asked = state.settings
+    return session_for(
+        state.environ,
+        profile=asked.profile,
+        region=asked.region,
+        local=asked.local,
+        port=asked.local_port,
+        spec_region=spec_region or state.spec_region,
+    )
 
 
 spec_argument = click.argument(

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from peagle_sm.aws.session.local_server import local_port, region_of, wants_local
+from peagle_sm.aws.session.local_server import session_for
 from peagle_sm.aws.session.sagemaker_sdk import endpoint_name_of
 from peagle_sm.aws.session.session import LocalTarget, Session, session_of
 from peagle_sm.aws.session.session import make_session as make_aws_session
@@ -214,14 +214,9 @@ def session_at(
     """As `make_session`; ``from_spec`` is the spec's region, used where nothing else names one."""
     if isinstance(local, LocalTarget):
         return make_aws_session(region=region, local=local)
-    given = local if isinstance(local, bool) else None
-    port = None if local is None or isinstance(local, bool) else local
-    if not wants_local(given, port, os.environ):
-        return make_aws_session(profile, region_of(region, os.environ, from_spec))
-    from peagle_sm.aws.session.local_server import find_server
-
-    target = LocalTarget.from_status(find_server(local_port(port, os.environ)).to_dict())
-    return make_aws_session(region=region, local=target)
+    if local is None or isinstance(local, bool):
+        return session_for(os.environ, profile=profile, region=region, local=local, spec_region=from_spec)
+    return session_for(os.environ, region=region, port=local)
 
 
 def _ask(plan: Plan) -> bool:

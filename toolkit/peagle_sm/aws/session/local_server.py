@@ -13,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from peagle_sm.aws.session.session import LocalTarget, Session, make_session
 from peagle_sm.core.errors import EngineError, NotFound, PeagleError, SpecError
 from peagle_sm.core.files import CannotWrite
 
@@ -75,6 +76,30 @@ def local_port(given: int | None, environ: Mapping[str, str]) -> int | None:
 def region_of(given: str | None, environ: Mapping[str, str], from_spec: str | None = None) -> str | None:
     """Return the region to use; None leaves it to the profile."""
     return given or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or from_spec
+
+
+def session_for(
+    environ: Mapping[str, str],
+    *,
+    profile: str | None = None,
+    region: str | None = None,
+    local: bool | None = None,
+    port: int | None = None,
+    spec_region: str | None = None,
+) -> Session:
+    """Return the session for AWS or the local SageMaker that a command or a call in Python names.
+
+    What was given decides, then the environment, then the spec (its region), then the profile (its region).
+
+    Raises:
+        CredentialsError: no such profile, no region, or a region that AWS or the local server does not have.
+        SpecError: a variable of the environment has a value that is not allowed.
+        NotFound: no local SageMaker runs, or several.
+    """
+    if not wants_local(local, port, environ):
+        return make_session(profile, region_of(region, environ, spec_region))
+    target = LocalTarget.from_status(find_server(local_port(port, environ)).to_dict())
+    return make_session(region=region, local=target)
 
 
 LOGGER = "sagemaker_local"

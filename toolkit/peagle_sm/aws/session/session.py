@@ -334,6 +334,7 @@ def _local_session(region: str | None, local: LocalTarget) -> Session:
         raise CredentialsError(
             f"region {region!r}: the local SageMaker at {local.endpoint_url} is in {local.region}.",
             next_step=f"Leave --region out, or give {local.region}.",
+            details={"found": region, "allowed": local.region},
         )
     return Session(_local_boto3(local.region), local.region, local)
 
