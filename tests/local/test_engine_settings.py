@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peagle_sm.core.catalog import load_catalog
-from sagemaker_local.engine.image import parse_image, refusal
 from sagemaker_local.engine.model import ModelFacts, read_model
-from sagemaker_local.engine.settings import LocalSettings, local_settings, rewrite_paths
+from sagemaker_local.engine.settings import LocalSettings, local_settings, parse_image, refusal, rewrite_paths
 
 ROOT = "/tmp/an endpoint/opt/ml"
 SPECULATION = {

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from sagemaker_local.admin import Admin
 from sagemaker_local.clock import LocalClock
+from sagemaker_local.cloudformation.api.drafts import Sources
+from sagemaker_local.cloudformation.api.service import CloudFormation
 from sagemaker_local.cloudformation.clients import Clients
-from sagemaker_local.cloudformation.drafts import Sources
-from sagemaker_local.cloudformation.service import CloudFormation
 from sagemaker_local.cloudformation.types import RegisteredTypes
 from sagemaker_local.contents.jumpstart import jumpstart_addresses, lay_catalogue
 from sagemaker_local.contents.seed import Seeded, seed

@@ -8,7 +8,7 @@ from threading import Event
 
 from sagemaker_local.cloudformation import graph
 from sagemaker_local.cloudformation.errors import TemplateError
-from sagemaker_local.cloudformation.evaluation import Evaluation, Output
+from sagemaker_local.cloudformation.language.evaluation import Evaluation, Output
 from sagemaker_local.cloudformation.planning import changes
 from sagemaker_local.cloudformation.stack import Desired, Resource, Snapshot, Stack
 from sagemaker_local.cloudformation.tools import Tools

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sagemaker_local.cloudformation.errors import TemplateError
-from sagemaker_local.cloudformation.evaluation import Evaluation
-from sagemaker_local.cloudformation.intrinsics import UNKNOWN, holds_unknown
+from sagemaker_local.cloudformation.language.evaluation import Evaluation
+from sagemaker_local.cloudformation.language.intrinsics import UNKNOWN, holds_unknown
+from sagemaker_local.cloudformation.language.template import Definition
 from sagemaker_local.cloudformation.stack import Change, PropertyChange, Resource, is_custom
-from sagemaker_local.cloudformation.template import Definition
 
 # Top-level properties of a type whose change replaces the resource.
 Immutable = Callable[[str], frozenset[str]]

@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Any
 
 from sagemaker_local.cloudformation.errors import TemplateError
-from sagemaker_local.cloudformation.evaluation import Output
-from sagemaker_local.cloudformation.parameters import Bound
-from sagemaker_local.cloudformation.template import Template
+from sagemaker_local.cloudformation.language.evaluation import Output
+from sagemaker_local.cloudformation.language.parameters import Bound
+from sagemaker_local.cloudformation.language.template import Template
 
 STACK_TYPE = "AWS::CloudFormation::Stack"
 CUSTOM_TYPE = "AWS::CloudFormation::CustomResource"

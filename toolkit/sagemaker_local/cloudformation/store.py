@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from sagemaker_local.cloudformation.errors import no_such_stack
-from sagemaker_local.cloudformation.evaluation import Output
+from sagemaker_local.cloudformation.language.evaluation import Output
 from sagemaker_local.cloudformation.stack import Stack
 from sagemaker_local.cloudformation.tools import Tools
 

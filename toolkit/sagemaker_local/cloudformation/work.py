@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from sagemaker_local.cloudformation.errors import Interrupted, TemplateError
-from sagemaker_local.cloudformation.evaluation import Evaluation
+from sagemaker_local.cloudformation.language.evaluation import Evaluation
+from sagemaker_local.cloudformation.language.template import Definition
 from sagemaker_local.cloudformation.planning import changed_properties, replaces
 from sagemaker_local.cloudformation.resources.base import Created, Handler, ResourceContext, ResourceFailure
 from sagemaker_local.cloudformation.stack import Resource, Stack, with_status
-from sagemaker_local.cloudformation.template import Definition
 from sagemaker_local.cloudformation.tools import Tools
 
 log = logging.getLogger(__name__)

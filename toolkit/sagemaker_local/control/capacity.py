@@ -1,4 +1,4 @@
-"""Instances, weights and accelerators: what a configuration asks for, and what its components need."""
+"""Instances, weights and accelerators: what a configuration asks for, and which instance types are short."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from sagemaker_local import aws_facts
 
+from .engines import StartupFailed
 from .records import EndpointRecord, VariantCapacity
 
 # AWS's own words (reports of users, July 2026); what was asked for and what there is follows.
@@ -111,3 +112,44 @@ def _most_instances(variant: Mapping[str, Any]) -> int:
     if scaling.get("Status") != "ENABLED":
         return count
     return max(count, int(scaling.get("MaxInstanceCount", count)))
+
+
+# As SageMaker writes it (aws/deep-learning-containers#6673).
+SHORT = (
+    "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity error. "
+    "Please retry using a different ML instance type."
+)
+
+
+class Stock:
+    """Instance types that are short; all others never are."""
+
+    def __init__(self) -> None:
+        self._left: dict[str, int] = {}
+
+    def set(self, instance_type: str, instances: int | None) -> None:
+        """Let there be so many instances of the type for each endpoint; None: as many as it likes."""
+        self._left.pop(instance_type, None)
+        if instances is not None:
+            self._left[instance_type] = instances
+
+    def to_dict(self) -> dict[str, int]:
+        """Return what is short."""
+        return dict(self._left)
+
+    def place(self, config: Mapping[str, Any]) -> dict[str, str]:
+        """Return the instance type that each variant gets: of several pools the first that is not short.
+
+        Raises:
+            StartupFailed: every type of a variant is short.
+        """
+        return {variant["VariantName"]: self._of(variant) for variant in config["ProductionVariants"]}
+
+    def _of(self, variant: Mapping[str, Any]) -> str:
+        pools = sorted(variant.get("InstancePools", []), key=lambda pool: int(pool.get("Priority", 1)))
+        types = [str(pool["InstanceType"]) for pool in pools] or [str(variant.get("InstanceType", ""))]
+        wanted = int(variant.get("InitialInstanceCount", 1))
+        for name in types:
+            if self._left.get(name, wanted) >= wanted:
+                return name
+        raise StartupFailed(SHORT)

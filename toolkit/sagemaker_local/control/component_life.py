@@ -16,13 +16,10 @@ from typing import Any
 
 from sagemaker_local.clock import LocalClock
 
-from .engines import Engine, StartupFailed, Tell, forget
-from .events import Event, Kind, OnEvent
+from .engines import Engine, StartupFailed, Tell, Timing, forget, guarded, stopped
+from .errors import died
 from .launching import EnginePlan
-from .records import ComponentRecord
-from .settings import Timing
-from .transitions import guarded, stopped
-from .wording import died
+from .records import ComponentRecord, Event, Kind, OnEvent
 
 MakeEngine = Callable[[EnginePlan, Tell], Engine]
 

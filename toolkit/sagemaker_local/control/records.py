@@ -1,11 +1,11 @@
-"""What the control plane remembers: models, configurations, endpoints, components, and how they are named."""
+"""What the control plane stores and reports: models, configurations, endpoints, components, and events."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-from . import errors
+from ..control import errors
 
 
 @dataclass
@@ -194,3 +194,43 @@ class Tables:
                 if row.arn == arn or row.arn == arn.lower():
                     return row
         return None
+
+
+Kind = Literal[
+    "status",
+    "component-status",
+    "engine-started",
+    "engine-healthy",
+    "engine-died",
+    "engine-stopped",
+    "line",
+]
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened.
+
+    Attributes:
+        kind: `status` for a change of the endpoint's status, `component-status` of a component's; `line` for
+            one line of an engine's output.
+        endpoint: name of the endpoint.
+        status: the endpoint's status after the event, or the component's.
+        message: the line, or a sentence for people.
+        at: local clock.
+        variant: production variant, None when the event is the endpoint's.
+        engine_id: tells two engines of one variant apart (an update runs both at once).
+        component: inference component, None when the endpoint runs models.
+    """
+
+    kind: Kind
+    endpoint: str
+    status: str
+    message: str
+    at: datetime
+    variant: str | None = None
+    engine_id: str | None = None
+    component: str | None = None
+
+
+OnEvent = Callable[[Event], None]

@@ -11,8 +11,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from sagemaker_local.engine.env import print_python
+from sagemaker_local.engine.installer import version_in
 from sagemaker_local.engine.locked_env import Progress, ensure_locked
-from sagemaker_local.engine.pins import version_in
 from sagemaker_local.errors import EngineError
 from sagemaker_local.paths import PACKAGE
 

@@ -10,8 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from sagemaker_local.engine.installer import FOREIGN, compile_packages, install
-from sagemaker_local.engine.pins import requirements
+from sagemaker_local.engine.installer import FOREIGN, compile_packages, install, requirements
 from sagemaker_local.errors import EngineError
 
 Progress = Callable[[str], None]

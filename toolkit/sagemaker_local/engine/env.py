@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sagemaker_local.engine.build import Progress, build
-from sagemaker_local.engine.pins import version_in
+from sagemaker_local.engine.installer import version_in
 from sagemaker_local.errors import EngineError
 from sagemaker_local.paths import cache_dir, container_dir
 

@@ -4,6 +4,8 @@ Each function says False or None where uv cannot do it, and its caller then uses
 ``scripts/lib/environment.py`` runs this before anything is installed.
 """
 
+from __future__ import annotations
+
 import ast
 import contextlib
 import hashlib
@@ -16,8 +18,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sagemaker_local.engine.pins import requirements
 from sagemaker_local.paths import cache_dir
+
+
+def requirements(lock: Path) -> list[str]:
+    """Return a lock file's requirements, each on one line with its hashes, without the comments."""
+    text = re.sub(r"\\\n", " ", lock.read_text(encoding="utf-8"))
+    lines = (" ".join(line.split()) for line in text.splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def version_in(lock: Path, name: str) -> str | None:
+    """Return the version that a lock file pins for a package, None where it does not name it."""
+    for requirement in requirements(lock):
+        if requirement.startswith(f"{name}=="):
+            return requirement.removeprefix(f"{name}==").split()[0]
+    return None
+
 
 Progress = Callable[[str], None]
 LOCK = Path(__file__).with_name("installer.lock")

@@ -20,10 +20,9 @@ from sagemaker_local.aws_facts import published_by_aws
 from sagemaker_local.engine import warden
 from sagemaker_local.engine.checks import EngineCheck, installed_checks, refusal_of
 from sagemaker_local.engine.env import engine_version
-from sagemaker_local.engine.image import parse_image, refusal
 from sagemaker_local.engine.model import read_model
 from sagemaker_local.engine.output import OutputLines, last_words
-from sagemaker_local.engine.settings import LocalSettings, local_settings
+from sagemaker_local.engine.settings import LocalSettings, local_settings, parse_image, refusal
 from sagemaker_local.errors import EngineError
 from sagemaker_local.paths import cache_dir, container_dir
 

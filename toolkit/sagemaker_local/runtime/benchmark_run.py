@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sagemaker_local.control.ai_benchmarks_records import BenchmarkPlan
+from sagemaker_local.control.ai_benchmarks import BenchmarkPlan
 from sagemaker_local.engine import warden
 from sagemaker_local.engine.aiperf_env import plugin_path
 

@@ -14,7 +14,7 @@ from botocore.loaders import Loader
 from botocore.model import ServiceModel, StructureShape
 
 from sagemaker_local.control import ApiError
-from sagemaker_local.control.shapes import problems_of, validation_error
+from sagemaker_local.control.requests import problems_of, validation_error
 
 INVOKE = "InvokeEndpoint"
 STREAM = "InvokeEndpointWithResponseStream"

@@ -1,19 +1,45 @@
-"""The query protocol: a form becomes parameters, an answer becomes XML, both by botocore's own model."""
+"""The query protocol by botocore's own model: a form becomes parameters, an answer XML, in pages."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 from xml.sax.saxutils import escape
 
 from botocore.loaders import Loader
 from botocore.model import OperationModel, ServiceModel, Shape, StructureShape
 
 from sagemaker_local.cloudformation.errors import CloudFormationError, invalid
+
+T = TypeVar("T")
+
+_ROWS = 100
+
+
+def page(rows: Sequence[T], token: str | None, size: int = _ROWS) -> tuple[list[T], str | None]:
+    """Give the page that a token asks for, and the token of the next.
+
+    Raises:
+        CloudFormationError: the token is none of ours.
+    """
+    start = 0 if token is None else _start(token)
+    end = start + size
+    following = base64.urlsafe_b64encode(f"from {end}".encode()).decode() if end < len(rows) else None
+    return list(rows[start:end]), following
+
+
+def _start(token: str) -> int:
+    try:
+        return int(base64.urlsafe_b64decode(token).decode().removeprefix("from "))
+    except (ValueError, binascii.Error) as error:
+        raise invalid("NextToken is invalid") from error
+
 
 _NAMESPACE = "http://cloudformation.amazonaws.com/doc/2010-05-15/"
 _HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'

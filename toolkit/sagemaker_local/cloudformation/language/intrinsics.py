@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from sagemaker_local.cloudformation.errors import TemplateError
-from sagemaker_local.cloudformation.references import PLACEHOLDER, attribute_parts
+from sagemaker_local.cloudformation.language.references import PLACEHOLDER, attribute_parts
 
 
 class _Marker:

@@ -1,15 +1,15 @@
-"""A template that has been checked: its sections, its resources, and whether all it refers to is there."""
+"""A checked template: its sections, resources and references, and the capability that it needs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sagemaker_local.cloudformation import template_text
-from sagemaker_local.cloudformation.errors import TemplateError
-from sagemaker_local.cloudformation.references import Reference, references
+from sagemaker_local.cloudformation.errors import CloudFormationError, TemplateError
+from sagemaker_local.cloudformation.language import template_text
+from sagemaker_local.cloudformation.language.references import Reference, references
 
 PSEUDO = frozenset(
     f"AWS::{name}"
@@ -174,3 +174,47 @@ def _check_conditions(template: Template) -> None:
                     f"Template format error: Unresolved condition dependency {named} "
                     f"in the {block} block of the template"
                 )
+
+
+_IAM = "CAPABILITY_IAM"
+_NAMED_IAM = "CAPABILITY_NAMED_IAM"
+# The types of IAM that need it, and the property that names each (None: it has no name of its own).
+_NAMES = {
+    "AWS::IAM::AccessKey": None,
+    "AWS::IAM::Group": "GroupName",
+    "AWS::IAM::GroupPolicy": None,
+    "AWS::IAM::InstanceProfile": "InstanceProfileName",
+    "AWS::IAM::ManagedPolicy": "ManagedPolicyName",
+    "AWS::IAM::Policy": None,
+    "AWS::IAM::Role": "RoleName",
+    "AWS::IAM::RolePolicy": None,
+    "AWS::IAM::User": "UserName",
+    "AWS::IAM::UserPolicy": None,
+    "AWS::IAM::UserToGroupAddition": None,
+}
+
+
+def iam_types(template: Template) -> list[str]:
+    """Give the types of a template that need a capability."""
+    return sorted({each.type_name for each in template.resources.values()} & _NAMES.keys())
+
+
+def needed_capability(template: Template) -> str | None:
+    """Give the capability that a template needs; None when it needs none."""
+    iam = [each for each in template.resources.values() if each.type_name in _NAMES]
+    if any(_NAMES[each.type_name] in each.properties for each in iam):
+        return _NAMED_IAM
+    return _IAM if iam else None
+
+
+def check_capability(template: Template, given: Iterable[str]) -> None:
+    """Refuse a template that makes IAM resources without leave.
+
+    Raises:
+        CloudFormationError: the capability is missing.
+    """
+    wanted = needed_capability(template)
+    granted = set(given)
+    if wanted is None or wanted in granted or (wanted == _IAM and _NAMED_IAM in granted):
+        return
+    raise CloudFormationError("InsufficientCapabilitiesException", f"Requires capabilities : [{wanted}]")

@@ -1,4 +1,4 @@
-"""The calls that begin something: create, update, delete, cancel, roll back."""
+"""The calls that start an operation: create, update, delete, cancel, roll back."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sagemaker_local.cloudformation.drafts import Drafts, Request
+from sagemaker_local.cloudformation.api.drafts import Drafts, Request
 from sagemaker_local.cloudformation.engine import Engine
 from sagemaker_local.cloudformation.errors import CloudFormationError, TemplateError, invalid
-from sagemaker_local.cloudformation.evaluation import Evaluation
+from sagemaker_local.cloudformation.language.evaluation import Evaluation
 from sagemaker_local.cloudformation.operations import Operation
 from sagemaker_local.cloudformation.planning import changes, outputs_after
 from sagemaker_local.cloudformation.stack import Change, Desired, Stack

@@ -13,11 +13,11 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
-from sagemaker_local.cloudformation import wire
-from sagemaker_local.cloudformation.api_change_sets import ChangeSets
-from sagemaker_local.cloudformation.api_describe import Descriptions
-from sagemaker_local.cloudformation.api_stacks import Stacks
-from sagemaker_local.cloudformation.drafts import Drafts, Sources
+from sagemaker_local.cloudformation.api import wire
+from sagemaker_local.cloudformation.api.change_sets import ChangeSets
+from sagemaker_local.cloudformation.api.describe import Descriptions
+from sagemaker_local.cloudformation.api.drafts import Drafts, Sources
+from sagemaker_local.cloudformation.api.stacks import Stacks
 from sagemaker_local.cloudformation.engine import Engine
 from sagemaker_local.cloudformation.errors import CloudFormationError, Interrupted, TemplateError, invalid
 from sagemaker_local.cloudformation.store import Store

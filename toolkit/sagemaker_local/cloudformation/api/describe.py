@@ -1,19 +1,18 @@
-"""The calls that only look."""
+"""The calls that only read."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from sagemaker_local.cloudformation import capabilities
-from sagemaker_local.cloudformation.api_change_sets import tag_rows
-from sagemaker_local.cloudformation.drafts import Drafts, Request
+from sagemaker_local.cloudformation.api.change_sets import tag_rows
+from sagemaker_local.cloudformation.api.drafts import Drafts, Request
+from sagemaker_local.cloudformation.api.wire import page
 from sagemaker_local.cloudformation.errors import CloudFormationError, invalid
-from sagemaker_local.cloudformation.paging import page
-from sagemaker_local.cloudformation.parameters import default_text
+from sagemaker_local.cloudformation.language.parameters import default_text
+from sagemaker_local.cloudformation.language.template import Template, iam_types, needed_capability
 from sagemaker_local.cloudformation.stack import ChangeSet, Event, Resource, Stack
 from sagemaker_local.cloudformation.store import Store
-from sagemaker_local.cloudformation.template import Template
 
 _NOT_CHECKED = {"StackDriftStatus": "NOT_CHECKED"}
 _RESOURCE_NOT_CHECKED = {"StackResourceDriftStatus": "NOT_CHECKED"}
@@ -261,8 +260,8 @@ def _resource(stack: Stack, resource: Resource, when: str) -> dict[str, Any]:
 
 
 def _about(template: Template) -> dict[str, Any]:
-    needed = capabilities.needed(template)
-    types = ", ".join(capabilities.iam_types(template))
+    needed = needed_capability(template)
+    types = ", ".join(iam_types(template))
     return {
         "Description": template.description,
         "Capabilities": [needed] if needed else [],

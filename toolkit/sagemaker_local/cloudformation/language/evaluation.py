@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-from sagemaker_local.cloudformation.conditions import check_rules, truths
 from sagemaker_local.cloudformation.errors import TemplateError
-from sagemaker_local.cloudformation.intrinsics import NO_VALUE, evaluate
-from sagemaker_local.cloudformation.parameters import Bound
-from sagemaker_local.cloudformation.references import in_order, references
-from sagemaker_local.cloudformation.template import Definition, Template
+from sagemaker_local.cloudformation.language.conditions import check_rules, truths
+from sagemaker_local.cloudformation.language.intrinsics import NO_VALUE, evaluate
+from sagemaker_local.cloudformation.language.parameters import Bound
+from sagemaker_local.cloudformation.language.references import in_order, references
+from sagemaker_local.cloudformation.language.template import Definition, Template
 
 _ZONES = "abc"
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from sagemaker_local.cloudformation import capabilities, parameters, template
 from sagemaker_local.cloudformation.errors import TemplateError, invalid
-from sagemaker_local.cloudformation.evaluation import Evaluation, Place
+from sagemaker_local.cloudformation.language import parameters, template
+from sagemaker_local.cloudformation.language.evaluation import Evaluation, Place
 from sagemaker_local.cloudformation.stack import Desired, Stack
 from sagemaker_local.cloudformation.store import Store
 from sagemaker_local.cloudformation.tools import Tools
@@ -68,7 +68,7 @@ class Drafts:
         kept = stack.desired if stack is not None else None
         wanted = self.template(request, kept.template if kept else None)
         given = tuple(request.get("Capabilities", ()))
-        capabilities.check(wanted, given)
+        template.check_capability(wanted, given)
         declared = wanted.section("Parameters")
         texts = parameters.chosen(
             declared, request.get("Parameters", []), kept.bound.texts if kept is not None else {}
