@@ -12,8 +12,7 @@ from typing import Any
 
 from peagle_sm.core.catalog import ImageCatalog, ImageFacts, version_of
 from peagle_sm.core.checks.base import Check, Note, check
-from peagle_sm.core.jumpstart.documents import is_same_model
-from peagle_sm.core.jumpstart.lock import Lock
+from peagle_sm.core.jumpstart.lock import Lock, is_same_model
 from peagle_sm.core.plan.environment import SPECULATIVE_CONFIG
 from peagle_sm.core.plan.records import Finding
 from peagle_sm.core.plan.resolve import Draft

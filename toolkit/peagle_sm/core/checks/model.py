@@ -7,14 +7,17 @@ vocabulary. gpt-oss needs a vocabulary file to chat where the container has no n
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from peagle_sm.core.checks.base import Artifacts, Check, Edits, Fix, Note, check, preflight_check
 from peagle_sm.core.guard import execution_role, scheduler_role
-from peagle_sm.core.heads.layout import HeadLook
 from peagle_sm.core.plan.environment import MODEL_MOUNT, VOCABULARY_FOLDER, environment
 from peagle_sm.core.plan.memory import memory_fit, unknown_facts
 from peagle_sm.core.plan.payloads import partition
 from peagle_sm.core.plan.resolve import Draft
+
+if TYPE_CHECKING:
+    from peagle_sm.core.heads.layout import HeadLook
 
 
 def _guards_roles(draft: Draft) -> Edits:

@@ -1,10 +1,11 @@
-"""`peagle.lock`: what JumpStart resolved to, and how two locks differ.
+"""`peagle.lock`: what JumpStart resolved to, for which model, and how two locks differ.
 
 With a lock, deploy and synth look nothing up.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,25 @@ _HEAD = """\
 # `peagle-sm lock --upgrade` moves it to JumpStart's newest version and shows what changes.
 """
 _STEP = "Write it anew with `peagle-sm lock SPEC`; nothing in it is yours."
+
+_HUB = re.compile(r"^(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/", re.IGNORECASE)
+# The endings by which a repository on the hub names the number format of the same model.
+_FORMATS = re.compile(r"-(fp8|fp4|nvfp4|mxfp4|bf16|int8|int4|awq|gptq)$", re.IGNORECASE)
+
+
+def hub_name(url: str) -> str:
+    """Return the repository of a Hugging Face URL or id, in lower case: "openai/gpt-oss-20b"."""
+    return _HUB.sub("", url.strip()).strip("/").lower()
+
+
+def model_name(url: str) -> str:
+    """Return the repository as `hub_name` does, without the ending that names a number format."""
+    return _FORMATS.sub("", hub_name(url))
+
+
+def is_same_model(url: str, hub_id: str) -> bool:
+    """Say whether a URL is that of a repository, or of the same model in another number format."""
+    return model_name(url) == model_name(hub_id)
 
 
 class _Part(BaseModel):

@@ -156,7 +156,7 @@ def _stage(
     state: State, what: str, uri: str, sources: Sources, dry_run: bool, yes: bool, given: dict[str, Any]
 ) -> None:
     from peagle_sm import __version__
-    from peagle_sm.aws.storage.downloads import cache_dir
+    from peagle_sm.aws.files import cache_dir
     from peagle_sm.cli.console import termination_is_ctrl_c
     from peagle_sm.service.heads import plan_staging
     from peagle_sm.service.heads import stage as carry_out
@@ -247,7 +247,7 @@ def _follow(state: State) -> Callable[[str, str, int, int], None]:
 
 
 def _write(path: Path, fields: dict[str, str]) -> None:
-    from peagle_sm.core.files import write_file
+    from peagle_sm.aws.files import write_file
     from peagle_sm.core.spec.editing import edit_spec
 
     write_file(path, edit_spec(path.read_text(encoding="utf-8"), fields, str(path)))
