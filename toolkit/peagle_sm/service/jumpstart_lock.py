@@ -45,8 +45,8 @@ from peagle_sm.core.jumpstart.lock import (
     parse_lock,
 )
 from peagle_sm.core.jumpstart.resolve import Buckets, buckets_for, choose_config, resolve_config
-from peagle_sm.core.plan.records import Finding
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.words import Finding
 
 By = Literal["id", "url"]
 

@@ -9,8 +9,9 @@ from peagle_sm.core.errors import CredentialsError, PlanRefused
 from peagle_sm.core.guard import endpoint_stack, execution_role, scheduler_role
 from peagle_sm.core.plan.payloads import partition
 from peagle_sm.core.plan.plan import Plan, make_plan
-from peagle_sm.core.plan.records import Context, Finding
+from peagle_sm.core.plan.records import Context
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.words import Finding
 
 
 def plan_for(

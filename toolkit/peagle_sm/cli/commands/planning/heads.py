@@ -82,7 +82,7 @@ def check(
         state,
         table=lambda: render_report(report),
         data=report.to_dict,
-        names=[fault.code for fault in report.faults if fault.severity == "error"],
+        names=[fault.check for fault in report.faults if fault.severity == "error"],
     )
     if not report.ok:
         raise refused(report.place, report.faults, shown=state.format == "table")
@@ -281,7 +281,7 @@ def render_report(report: HeadReport) -> str:
     """A head's facts, its files with their sums, and what is wrong with it."""
     lines = [report.place, "", render_fields(_facts(report), indent="  "), "", _files(report)]
     for fault in report.faults:
-        lines.append(f"\n{fault.severity}: {fault.code}: {fault.message}")
+        lines.append(f"\n{fault.severity}: {fault.check}: {fault.message}")
         if fault.next_step:
             lines.append(f"  next: {fault.next_step}")
     return "\n".join([*lines, "", "This head may be deployed."] if report.ok else lines)
