@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.core.heads.inspect import inspect_files, inspect_head
-from peagle_sm.core.heads.reading import local_folder
+from peagle_sm.service.heads.checking import local_folder
 from sagemaker_local.paths import weights_dir
 from tests.heads import (
     TARGETS,

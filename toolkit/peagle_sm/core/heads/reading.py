@@ -14,7 +14,7 @@ import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 from peagle_sm.core.heads.layout import FileRecord, depth_faults
@@ -177,26 +177,6 @@ class Contents:
     values: Mapping[str, Sequence[int]]
     licence: str | None
     faults: tuple[Finding, ...]
-
-
-def local_folder(directory: Path) -> Folder:
-    """A folder on this machine; what hides behind a dot (git's, the hub's own notes) does not count.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    found = {
-        path.relative_to(directory).as_posix(): path.stat().st_size
-        for path in sorted(directory.rglob("*"))
-        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(directory).parts)
-    }
-
-    def read(name: str, start: int, length: int) -> bytes:
-        with (directory / name).open("rb") as file:
-            file.seek(start)
-            return file.read(length)
-
-    return Folder(str(directory), found, read)
 
 
 def read_contents(folder: Folder) -> Contents:

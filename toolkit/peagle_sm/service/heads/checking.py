@@ -18,7 +18,7 @@ from peagle_sm.core.catalog import SPECULATIVE_CONFIG, Catalog, HeadEntry, Vocab
 from peagle_sm.core.errors import NotFound, SpecError
 from peagle_sm.core.heads.inspect import inspect_head
 from peagle_sm.core.heads.layout import HeadReport
-from peagle_sm.core.heads.reading import REPOSITORY, Folder, local_folder
+from peagle_sm.core.heads.reading import REPOSITORY, Folder
 from peagle_sm.core.plan.environment import MODEL_MOUNT
 from peagle_sm.core.spec.validation import suggest
 from peagle_sm.core.words import Finding
@@ -292,6 +292,26 @@ def _default_session() -> Session:
     from peagle_sm.aws.session.session import make_session
 
     return make_session()
+
+
+def local_folder(directory: Path) -> Folder:
+    """A folder on this machine; what hides behind a dot (git's, the hub's own notes) does not count.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    found = {
+        path.relative_to(directory).as_posix(): path.stat().st_size
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(directory).parts)
+    }
+
+    def read(name: str, start: int, length: int) -> bytes:
+        with (directory / name).open("rb") as file:
+            file.seek(start)
+            return file.read(length)
+
+    return Folder(str(directory), found, read)
 
 
 _SHOWN = 5

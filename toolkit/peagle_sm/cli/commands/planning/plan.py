@@ -142,8 +142,8 @@ def lock(
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.commands.planning.rendering import lock_data, render_lock
     from peagle_sm.core.errors import SpecError
-    from peagle_sm.core.spec.endpoint_spec import load_spec
     from peagle_sm.service.jumpstart_lock import make_lock, resolves_by_jumpstart, write_lock
+    from peagle_sm.service.spec_to_plan import load_spec
 
     if str(spec_path) == "-":
         raise SpecError(
