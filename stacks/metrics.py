@@ -20,11 +20,10 @@ from aws_cdk import CfnResource
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from peagle_sm.core.catalog import load_catalog
+from peagle_sm.core.catalog import SPECULATIVE_CONFIG, load_catalog
 from peagle_sm.core.plan.environment import (
     DRAFTS_NEEDED,
     GATE_NAMESPACE,
-    SPECULATIVE_CONFIG,
     acceptance_namespace,
     is_ineffective,
 )

@@ -12,7 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from peagle_sm.core.plan.environment import CHANNEL_MOUNT, MODEL_MOUNT, SPECULATIVE_CONFIG
+from peagle_sm.core.catalog import SPECULATIVE_CONFIG
+from peagle_sm.core.plan.environment import CHANNEL_MOUNT, MODEL_MOUNT
 from sagemaker_local.engine.env import ensure_engine
 from sagemaker_local.engine.launch import EngineLauncher, EngineRequest
 from sagemaker_local.paths import container_dir, weights_dir

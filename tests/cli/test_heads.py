@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from peagle_sm.core.spec.endpoint_spec import load_spec
+from peagle_sm.service.spec_to_plan import load_spec
 from sagemaker_local.paths import weights_dir
 from tests.cli.conftest import Run
 from tests.cli.running import run

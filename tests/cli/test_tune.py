@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from peagle_sm.core.spec.endpoint_spec import load_spec
 from peagle_sm.measure.results.records import WindowRecord
 from peagle_sm.measure.results.result_file import from_line, read
+from peagle_sm.service.spec_to_plan import load_spec
 from tests.cli.conftest import Run
 
 SMALL = ("--requests", "4", "--max-tokens", "8", "--concurrency", "1", "--max-k", "2", "--unguarded")

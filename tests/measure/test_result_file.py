@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from peagle_sm.aws.files import CannotWrite
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.files import CannotWrite
 from peagle_sm.measure.results import records
 from peagle_sm.measure.results.records import KINDS, Load, Record
 from peagle_sm.measure.results.result_file import ResultWriter, from_line, read, to_line

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from peagle_sm.core.heads.inspect import inspect_files, inspect_head
-from peagle_sm.core.heads.reading import local_folder
+from peagle_sm.service.heads.checking import local_folder
 from sagemaker_local.paths import weights_dir
 from tests.heads import (
     TARGETS,
@@ -62,7 +62,7 @@ def test_every_family_and_format(tmp_path: Path, family: str, config: dict[str, 
     folder = folder_of(tmp_path, config=config)
     assert inspect_head(folder, target=target_config(family)).faults == ()
     narrow = target_config(family, hidden_size=8, vocab_size=32)
-    codes = {fault.code for fault in inspect_head(folder, target=narrow).faults}
+    codes = {fault.check for fault in inspect_head(folder, target=narrow).faults}
     assert codes == {"target-size", "target-vocabulary"}
 
 
@@ -121,7 +121,7 @@ def test_what_is_only_worth_a_warning(tmp_path: Path) -> None:
         folder_of(tmp_path, config={**config, "dtype": "float32"}, files={"README.md": "A head"})
     )
     assert report.ok
-    assert [fault.code for fault in report.faults] == ["licence", "aux-layers", "dtype"]
+    assert [fault.check for fault in report.faults] == ["licence", "aux-layers", "dtype"]
 
 
 def test_a_lost_map_without_a_map_back_is_suspected(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_lost_map_without_a_map_back_is_suspected(tmp_path: Path) -> None:
 def test_an_eagle3_head_may_be_asked_for_more_than_its_depth(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, parallel=False)
     report = inspect_head(folder, num_speculative_tokens=9, trained_k=7)
-    assert [(fault.code, fault.severity) for fault in report.faults] == [("trained-k", "info")]
+    assert [(fault.check, fault.severity) for fault in report.faults] == [("trained-k", "info")]
 
 
 def test_a_layout_that_is_not_known_is_said_to_be_unchecked(tmp_path: Path) -> None:

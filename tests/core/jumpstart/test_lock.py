@@ -26,7 +26,8 @@ from peagle_sm.core.jumpstart.lock import (
     parse_lock,
 )
 from peagle_sm.core.plan.plan import Plan, make_plan
-from peagle_sm.core.spec.endpoint_spec import dump_spec, load_spec
+from peagle_sm.core.spec.endpoint_spec import dump_spec
+from peagle_sm.service.spec_to_plan import load_spec
 from tests.core.jumpstart.making import HEAD, LMI, TARGET, VLLM, a_lock
 from tests.core.support import AWS, GPT, LOCAL, ROLE, SCHEDULER_ROLE, found, plan_of, spec_of
 

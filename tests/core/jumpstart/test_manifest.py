@@ -14,12 +14,11 @@ from peagle_sm.core.jumpstart.documents import (
     CatalogueDamaged,
     Row,
     candidates,
-    hub_name,
-    is_same_model,
     order_of,
     parse_manifest,
     row_of,
 )
+from peagle_sm.core.jumpstart.lock import hub_name, is_same_model
 from tests.core.strategies import json_values
 
 

@@ -83,7 +83,8 @@ def read_spec(path: Path) -> EndpointSpec:
     Raises:
         SpecError: the file cannot be read, or has a bad field.
     """
-    from peagle_sm.core.spec.endpoint_spec import load_spec, parse_spec
+    from peagle_sm.core.spec.endpoint_spec import parse_spec
+    from peagle_sm.service.spec_to_plan import load_spec
 
     if str(path) == "-":
         return parse_spec(sys.stdin.read(), "stdin")
@@ -108,7 +109,7 @@ def name_from_spec(ctx: click.Context) -> str:
             "the command in the folder of its spec.",
             ctx=ctx,
         )
-    from peagle_sm.core.spec.endpoint_spec import load_spec
+    from peagle_sm.service.spec_to_plan import load_spec
 
     spec = load_spec(SPEC, locks=False)
     state = ctx.ensure_object(State)

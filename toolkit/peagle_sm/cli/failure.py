@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 
+from peagle_sm.aws.files import CannotWrite, cannot_write, is_about_the_disk, write_file
 from peagle_sm.core.errors import PeagleError
-from peagle_sm.core.files import CannotWrite, cannot_write, is_about_the_disk, write_file
 
 UNEXPECTED = 1
 USAGE = 2

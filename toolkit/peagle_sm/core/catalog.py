@@ -21,6 +21,8 @@ from peagle_sm.core.spec.endpoint_spec import Mode, Source
 from peagle_sm.core.spec.validation import suggest
 
 Version = tuple[int, ...]
+SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
+"""The variable from which the vLLM image takes `--speculative-config`."""
 _LMI = "djl-inference"
 
 

@@ -1,4 +1,4 @@
-"""Words that people read: durations, money, failure reasons, install commands.
+"""What people read: findings, durations, money, failure reasons, install commands; and UTF-8 text.
 
 The name peagle-sm is not on a package index, so ``pip install 'peagle-sm[local]'`` works nowhere. The install
 commands name the packages instead, which works from a clone and from a wheel. A test compares `EXTRAS` with
@@ -9,11 +9,51 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from textwrap import shorten
-from typing import Literal
+from typing import Any, Literal
+
+from peagle_sm.core.errors import SpecError
 
 Severity = Literal["error", "warning", "info"]
+_WORST_FIRST: tuple[Severity, ...] = ("error", "warning", "info")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One problem or fact that a check found; an "error" stops a deploy.
+
+    ``check`` is a stable id, for programs. ``url`` is the public page behind ``source``. An advisory
+    ``expires`` on an ISO date: from then on somebody must check whether it still holds.
+    """
+
+    severity: Severity
+    message: str
+    next_step: str = ""
+    check: str = ""
+    source: str = ""
+    url: str = ""
+    expires: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {
+            "check": self.check,
+            "severity": self.severity,
+            "message": self.message,
+            "next_step": self.next_step,
+            "source": self.source,
+            "url": self.url,
+            "expires": self.expires,
+        }
+
+
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Sort errors first, then warnings; findings of one severity keep their order."""
+    return sorted(findings, key=lambda finding: _WORST_FIRST.index(finding.severity))
+
 
 #: Beside what an endpoint with the weights that ship with peagle-sm is.
 STAND_IN = "small stand-in weights: it works as the real one does, its figures say nothing about it"
@@ -104,3 +144,42 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 def install_command(extra: str) -> str:
     """Return the command that installs the packages of an extra."""
     return f"pip install {' '.join(shlex.quote(package) for package in EXTRAS[extra])}"
+
+
+_TO_UTF8 = "Convert it to UTF-8, for example with `iconv -f latin1 -t utf-8 FILE`."
+
+
+def utf8_text(data: bytes, where: str, first_line: int = 1) -> str:
+    """Decode text; ``first_line`` is the number of its first line.
+
+    Raises:
+        SpecError: it is not UTF-8; the message has ``where``, the line and the byte.
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = first_line + data.count(b"\n", 0, error.start)
+        raise SpecError(
+            f"{where}, line {line}: found byte 0x{data[error.start]:02x}, which is not UTF-8; "
+            "allowed: UTF-8 text.",
+            next_step=_TO_UTF8,
+        ) from None
+
+
+def encoded_utf8(text: str, where: str) -> bytes:
+    """Encode text.
+
+    Raises:
+        SpecError: it holds half a character, as Python writes a command line that is not UTF-8.
+    """
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        found = (
+            f"byte 0x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"half a character, U+{code:04X}"
+        )
+        raise SpecError(
+            f"{where}: found {found} (position {error.start}), which is not UTF-8; allowed: UTF-8 text.",
+            next_step=_TO_UTF8,
+        ) from None

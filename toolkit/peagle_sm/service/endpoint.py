@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.sagemaker import component_names
-from peagle_sm.aws.session import sagemaker_sdk
 from peagle_sm.aws.session.session import (
     CONNECT_TIMEOUT_S,
     RUNTIME_READ_TIMEOUT_S,
@@ -20,11 +19,7 @@ from peagle_sm.aws.session.session import (
     make_session,
     session_of,
 )
-from peagle_sm.aws.session.signing import provider
-from peagle_sm.aws.streams import runtime
 from peagle_sm.aws.streams.refusals import ComponentRequired
-from peagle_sm.aws.streams.runtime import Completion, TokenStream
-from peagle_sm.aws.streams.token_stream import Patience
 from peagle_sm.core.errors import CredentialsError, NotFound, ServiceFault, SpecError
 from peagle_sm.core.words import install_command
 from peagle_sm.service.progress import Pacing, Progress
@@ -37,6 +32,7 @@ if TYPE_CHECKING:
 
     from peagle_sm.aws.control.cloudwatch import LogLine
     from peagle_sm.aws.streams.async_stream import AsyncTokenStream
+    from peagle_sm.aws.streams.runtime import Completion, TokenStream
     from peagle_sm.service.inventory.inspection import EndpointStatus
     from peagle_sm.service.lifecycle.deletion import DeleteReport
 
@@ -149,6 +145,8 @@ def openai_client(session: Session, endpoint: str, component: str | None, option
         NotFound: the package openai is not installed.
         SpecError: as `component_of`.
     """
+    from peagle_sm.aws.session.signing import provider
+
     sdk = _sdk()
     found = component_of(session, endpoint, component)
     given = {**_defaults(sdk), **options}
@@ -165,6 +163,8 @@ def async_openai_client(
 ) -> openai.AsyncOpenAI:
     """As `openai_client`, for asyncio."""
     import asyncio
+
+    from peagle_sm.aws.session.signing import provider
 
     sdk = _sdk()
     found = component_of(session, endpoint, component)
@@ -257,6 +257,8 @@ class Endpoint:
             NotFound: endpoint or component does not exist.
             ServiceFault: the engine failed, or no answer came.
         """
+        from peagle_sm.aws.streams import runtime
+
         encoded = runtime.request_body(body, prompt, messages, params, streamed=False)
         return self._sender.send(
             lambda named: runtime.invoke(
@@ -286,6 +288,9 @@ class Endpoint:
                 docs/how-to/streams.md says what each kind means.
             SpecError: also while reading, before any text: the engine refuses the request.
         """
+        from peagle_sm.aws.streams import runtime
+        from peagle_sm.aws.streams.token_stream import Patience
+
         encoded = runtime.request_body(body, prompt, messages, params, streamed=True)
         patience = Patience.of(read_timeout_s, total_timeout_s)
         return self._sender.send(
@@ -327,7 +332,9 @@ class Endpoint:
             SpecError: a body or a time that is not acceptable. What else `stream` raises comes as the
                 stream is entered, and NotFound where aiohttp is not installed.
         """
+        from peagle_sm.aws.streams import runtime
         from peagle_sm.aws.streams.async_stream import AsyncCall, AsyncTokenStream
+        from peagle_sm.aws.streams.token_stream import Patience
 
         encoded = runtime.request_body(body, prompt, messages, params, streamed=True)
         runtime.check_size(encoded)
@@ -370,7 +377,9 @@ class Endpoint:
             NotFound: the endpoint does not exist.
             CredentialsError: it was made with the default session, and no region is set.
         """
-        name = sagemaker_sdk.endpoint_name_of(endpoint)
+        from peagle_sm.aws.session.sagemaker_sdk import endpoint_name_of
+
+        name = endpoint_name_of(endpoint)
         chosen = session or session_of(endpoint) or make_session()
         return connect(name, session=chosen, pacing=pacing)
 
@@ -380,10 +389,10 @@ class Endpoint:
         Raises:
             NotFound: the SDK, version 3, is not installed, or the endpoint does not exist.
         """
+        from peagle_sm.aws.session.sagemaker_sdk import sdk_endpoint
+
         where = self.session
-        return sagemaker_sdk.sdk_endpoint(
-            where.to_boto3(), self.name, region=where.region, local_url=where.local_url
-        )
+        return sdk_endpoint(where.to_boto3(), self.name, region=where.region, local_url=where.local_url)
 
     def status(self) -> EndpointStatus:
         """Return everything known of the endpoint."""

@@ -12,20 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from peagle_sm.aws.files import cache_dir, write_file
 from peagle_sm.aws.readers.jumpstart import DocumentCache, Fetched
 from peagle_sm.aws.session.session import Session
-from peagle_sm.aws.storage.downloads import cache_dir
 from peagle_sm.core.catalog import ModelEntry, load_catalog
 from peagle_sm.core.checks.jumpstart import lock_findings
 from peagle_sm.core.errors import CredentialsError, NotFound, SpecError
-from peagle_sm.core.files import write_file
 from peagle_sm.core.jumpstart.documents import (
     MANIFEST_KEY,
     Document,
     Row,
     candidates,
-    hub_name,
-    is_same_model,
     parse_document,
     parse_manifest,
     row_of,
@@ -42,12 +39,14 @@ from peagle_sm.core.jumpstart.lock import (
     Place,
     changes,
     dump_lock,
+    hub_name,
+    is_same_model,
     lock_path,
     parse_lock,
 )
 from peagle_sm.core.jumpstart.resolve import Buckets, buckets_for, choose_config, resolve_config
-from peagle_sm.core.plan.records import Finding
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.words import Finding
 
 By = Literal["id", "url"]
 

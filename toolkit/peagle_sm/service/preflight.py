@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from peagle_sm.aws.control.stacks import describe
+from peagle_sm.aws.files import cache_dir
 from peagle_sm.aws.readers import PERMISSIONS, readers
 from peagle_sm.aws.session.local_server import engine_state
 from peagle_sm.aws.session.session import Session
-from peagle_sm.aws.storage.downloads import cache_dir
 from peagle_sm.aws.storage.s3 import split_uri
 from peagle_sm.core.catalog import load_catalog
 from peagle_sm.core.checks import ALL_CHECKS, SPEC_CHECKS

@@ -1,16 +1,55 @@
-"""Make a plan from a spec and a session: plan_for()."""
+"""From a spec's file to its plan: load_spec() and plan_for()."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from pathlib import Path
 
 from peagle_sm.aws.session.session import Session
-from peagle_sm.core.errors import CredentialsError, PlanRefused
+from peagle_sm.core.errors import CredentialsError, PlanRefused, SpecError
 from peagle_sm.core.guard import endpoint_stack, execution_role, scheduler_role
+from peagle_sm.core.jumpstart.lock import UNREADABLE_STEP, Lock, Place, lock_path, parse_lock
 from peagle_sm.core.plan.payloads import partition
 from peagle_sm.core.plan.plan import Plan, make_plan
-from peagle_sm.core.plan.records import Context, Finding
-from peagle_sm.core.spec.endpoint_spec import EndpointSpec
+from peagle_sm.core.plan.records import Context
+from peagle_sm.core.spec.endpoint_spec import EndpointSpec, parse_spec
+from peagle_sm.core.words import Finding
+
+
+def load_spec(path: Path | str, *, locks: bool = True) -> EndpointSpec:
+    """Read a spec from a YAML file, with the locks beside it unless ``locks`` is False.
+
+    Raises:
+        SpecError: the file, or a lock beside it, cannot be read, is not YAML, or has a bad field.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(
+            f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}",
+            next_step="Name an existing spec file, or write one with `peagle-sm init`.",
+        ) from error
+    spec = parse_spec(text, origin=str(path))
+    return spec.with_locks(_locks_beside(Path(path))) if locks else spec
+
+
+def _locks_beside(spec_path: Path) -> dict[Place, Lock]:
+    """Read the locks beside a spec file; nothing where there is none.
+
+    Raises:
+        SpecError: a lock is there and cannot be read.
+    """
+    found: dict[Place, Lock] = {}
+    places: tuple[Place, ...] = ("aws", "local")
+    for place in places:
+        path = lock_path(spec_path, place)
+        try:
+            found[place] = parse_lock(path.read_text(encoding="utf-8"), str(path))
+        except FileNotFoundError:
+            continue
+        except (OSError, UnicodeDecodeError) as error:
+            raise SpecError(f"{path}: cannot be read: {error}", next_step=UNREADABLE_STEP) from error
+    return found
 
 
 def plan_for(

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from peagle_sm.aws.files import CannotWrite, write_file
 from peagle_sm.aws.session.errors import aws_errors
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import NotFound, ServiceFault, SpecError
-from peagle_sm.core.files import CannotWrite, write_file
 from peagle_sm.core.jumpstart.documents import MANIFEST_KEY
 
 # The SageMaker SDK's own names: folders that take the bucket's place, both or neither.

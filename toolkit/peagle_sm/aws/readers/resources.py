@@ -322,7 +322,7 @@ def look_at_head(session: Session, draft: Draft) -> HeadLook | None:
         trained_k=draft.head.trained_depth if draft.head else None,
     )
     # the licence is asked for where a head is staged; here it would be said again at each deploy
-    return HeadLook(uri, "files", tuple(fault for fault in report.faults if fault.code != "licence"))
+    return HeadLook(uri, "files", tuple(fault for fault in report.faults if fault.check != "licence"))
 
 
 def _target(session: Session, draft: Draft, folder: Folder | None) -> Mapping[str, Any] | None:

@@ -13,9 +13,9 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from peagle_sm.aws.files import CannotWrite
 from peagle_sm.aws.session.session import LocalTarget, Session, make_session
 from peagle_sm.core.errors import EngineError, NotFound, PeagleError, SpecError
-from peagle_sm.core.files import CannotWrite
 
 if TYPE_CHECKING:
     from sagemaker_local.process.ending import Ended

@@ -1,20 +1,19 @@
-"""Downloads from the Hugging Face hub, of a public file, and the cache folder.
+"""Downloads from the Hugging Face hub, and of a public file.
 
 A hub repository's files come from one commit, whole and checked. The library `huggingface_hub` (extra
 ``hub``) brings addresses, token and proxies; its errors become peagle-sm's here. The bytes are fetched here,
 because the library (2.4.0) deletes a partial file when it is interrupted. A small public file is checked
-against a known sha256. The cache folder follows the XDG rules: a relative value is ignored.
+against a known sha256.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,14 +23,6 @@ from peagle_sm.core.catalog import Vocabulary
 from peagle_sm.core.errors import CredentialsError, NotFound, PeagleError, ServiceFault, SpecError
 from peagle_sm.core.heads.reading import COMMIT, Folder
 from peagle_sm.core.words import install_command
-
-
-def cache_dir(environ: Mapping[str, str]) -> Path:
-    """Return the folder of what can be fetched or built again."""
-    named = environ.get("XDG_CACHE_HOME", "")
-    home = Path(named) if os.path.isabs(named) else Path(environ.get("HOME") or Path.home()) / ".cache"
-    return home / "peagle-sm"
-
 
 NEED_HUB = install_command("hub")
 NO_ANSWER = "NoAnswer"

@@ -36,7 +36,7 @@ from peagle_sm.aws.streams.token_stream import (
     source_of,
 )
 from peagle_sm.core.errors import ServiceFault, SpecError
-from peagle_sm.core.files import encoded_utf8
+from peagle_sm.core.words import encoded_utf8
 
 __all__ = [
     "BODY_LIMIT_BYTES",

@@ -12,7 +12,6 @@ from peagle_sm.core.checks.base import (
     Fix,
     Guard,
     Identity,
-    Note,
     Rights,
     Role,
     Taken,
@@ -22,7 +21,7 @@ from peagle_sm.core.checks.base import (
 from peagle_sm.core.guard import EXECUTION_ROLE_PREFIX, MODEL_PROVIDER, execution_role
 from peagle_sm.core.plan.payloads import model_body
 from peagle_sm.core.plan.resolve import Draft
-from peagle_sm.core.words import Severity
+from peagle_sm.core.words import Finding, Severity
 
 # AWS::SageMaker::Model has no property for these, so the guard's function sends CreateModel and passes the
 # role; a test of the stacks holds this against the CDK's own class.
@@ -36,7 +35,7 @@ NOT_IN_CLOUDFORMATION = frozenset({"AdditionalModelDataSources", "ContainerMetri
     remedy="Leave execution_role_arn out: the stack then uses the guard's shared role, which "
     "`peagle-sm guard install --model-bucket` lets read your buckets.",
 )
-def stack_role(draft: Draft) -> Iterator[Note]:
+def stack_role(draft: Draft) -> Iterator[Finding]:
     """A role of the spec that nobody in the deploy of its stack may pass to SageMaker."""
     given = draft.spec.execution_role_arn
     if draft.context.stack is None or given is None or given != draft.role_arn:
@@ -44,13 +43,13 @@ def stack_role(draft: Draft) -> Iterator[Note]:
     name, shared = given.partition(":role/")[2], execution_role(draft.region)
     if NOT_IN_CLOUDFORMATION & model_body(draft)["PrimaryContainer"].keys():
         if name != shared:
-            yield Note(
+            yield Finding(
                 "error",
                 f"execution_role_arn: found {given}; allowed in this stack: the guard's own role {shared}, "
                 f"since its function {MODEL_PROVIDER} creates the model and may pass no other",
             )
     elif not name.startswith(EXECUTION_ROLE_PREFIX):
-        yield Note(
+        yield Finding(
             "warning",
             f"execution_role_arn: found {given}; the execution policy that this project ships for "
             f"`cdk bootstrap` lets CloudFormation pass roles named {EXECUTION_ROLE_PREFIX}* alone",
@@ -79,10 +78,10 @@ _INSTALL = Fix("install the guard, which makes both roles", command=("guard", "i
     url="https://docs.aws.amazon.com/STS/latest/APIReference/API_GetCallerIdentity.html",
     needs_spec=False,
 )
-def credentials(fact: Identity, _: Draft | None) -> Iterator[Note]:
+def credentials(fact: Identity, _: Draft | None) -> Iterator[Finding]:
     """No credentials, expired ones, or ones that the region does not accept."""
     if fact.problem is not None:
-        yield Note("error", fact.problem, fact.next_step)
+        yield Finding("error", fact.problem, fact.next_step)
 
 
 @preflight_check(
@@ -93,7 +92,7 @@ def credentials(fact: Identity, _: Draft | None) -> Iterator[Note]:
     remedy="Give --profile of the account that the roles are in, or change the roles.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateModel.html",
 )
-def account(fact: Identity, draft: Draft | None) -> Iterator[Note]:
+def account(fact: Identity, draft: Draft | None) -> Iterator[Finding]:
     """Roles of the spec that are not in the caller's account."""
     if draft is None or fact.account is None or draft.context.local:
         return
@@ -103,7 +102,7 @@ def account(fact: Identity, draft: Draft | None) -> Iterator[Note]:
     }
     for field, arn in given.items():
         if arn is not None and (other := arn.split(":")[4]) != fact.account:
-            yield Note("error", f"{field}: found account {other}; the credentials are of {fact.account}")
+            yield Finding("error", f"{field}: found account {other}; the credentials are of {fact.account}")
 
 
 @preflight_check(
@@ -117,18 +116,18 @@ def account(fact: Identity, draft: Draft | None) -> Iterator[Note]:
     url="https://aws.amazon.com/blogs/developer/clock-skew-correction/",
     needs_spec=False,
 )
-def clock_skew(fact: Identity, _: Draft | None) -> Iterator[Note]:
+def clock_skew(fact: Identity, _: Draft | None) -> Iterator[Finding]:
     """A clock that differs from AWS's."""
     if fact.skew_s is None or abs(fact.skew_s) < _SKEW_WARNING_S:
         return
     severity: Severity = "error" if abs(fact.skew_s) >= _SKEW_ERROR_S else "warning"
     side = "ahead of" if fact.skew_s > 0 else "behind"
-    yield Note(severity, f"this machine's clock is {abs(fact.skew_s):.0f} s {side} AWS's")
+    yield Finding(severity, f"this machine's clock is {abs(fact.skew_s):.0f} s {side} AWS's")
 
 
-def _denied(fact: Rights, who: str, purpose: str) -> Iterator[Note]:
+def _denied(fact: Rights, who: str, purpose: str) -> Iterator[Finding]:
     if fact.denied:
-        yield Note("error", f"{who} {fact.principal} may not {', '.join(fact.denied)}: {purpose}")
+        yield Finding("error", f"{who} {fact.principal} may not {', '.join(fact.denied)}: {purpose}")
 
 
 @preflight_check(
@@ -139,7 +138,7 @@ def _denied(fact: Rights, who: str, purpose: str) -> Iterator[Note]:
     remedy="Ask for the actions that are named; stacks/guard/execution-policies has narrow policies.",
     url=_SIMULATE,
 )
-def caller_rights(fact: Rights, _: Draft | None) -> Iterator[Note]:
+def caller_rights(fact: Rights, _: Draft | None) -> Iterator[Finding]:
     """Calls of a deploy that the caller's policies deny, iam:PassRole for both roles among them."""
     yield from _denied(fact, "the caller", "a deploy calls it")
 
@@ -153,17 +152,17 @@ def caller_rights(fact: Rights, _: Draft | None) -> Iterator[Note]:
     url=_ROLES,
     fix=_INSTALL,
 )
-def role_trust(fact: Role, _: Draft | None) -> Iterator[Note]:
+def role_trust(fact: Role, _: Draft | None) -> Iterator[Finding]:
     """An execution role that is not there, or that SageMaker may not assume."""
     yield from _trust(fact, "execution_role_arn", "sagemaker.amazonaws.com")
 
 
-def _trust(fact: Role, field: str, service: str) -> Iterator[Note]:
+def _trust(fact: Role, field: str, service: str) -> Iterator[Finding]:
     if not fact.exists:
-        yield Note("error", f"{field}: there is no role {fact.arn}")
+        yield Finding("error", f"{field}: there is no role {fact.arn}")
     elif service not in fact.trusts:
         found = ", ".join(fact.trusts) or "nobody"
-        yield Note("error", f"{field}: {service} may not assume {fact.arn}; it trusts {found}")
+        yield Finding("error", f"{field}: {service} may not assume {fact.arn}; it trusts {found}")
 
 
 @preflight_check(
@@ -176,7 +175,7 @@ def _trust(fact: Role, field: str, service: str) -> Iterator[Note]:
     url="https://github.com/aws/deep-learning-containers/issues/759",
     fix=_INSTALL,
 )
-def role_rights(fact: Rights, _: Draft | None) -> Iterator[Note]:
+def role_rights(fact: Rights, _: Draft | None) -> Iterator[Finding]:
     """What the execution role needs for image, weights, keys and logs, and is denied."""
     yield from _denied(fact, "the role", "the endpoint needs it")
 
@@ -190,11 +189,11 @@ def role_rights(fact: Rights, _: Draft | None) -> Iterator[Note]:
     severity="warning",
     url=_ROLES,
 )
-def role_too_broad(fact: Role, _: Draft | None) -> Iterator[Note]:
+def role_too_broad(fact: Role, _: Draft | None) -> Iterator[Finding]:
     """An execution role with a policy that allows nearly everything."""
     broad = [name for name in fact.policies if name in _BROAD or name.endswith("FullAccess")]
     if broad:
-        yield Note("warning", f"execution_role_arn: {fact.arn} carries {', '.join(broad)}")
+        yield Finding("warning", f"execution_role_arn: {fact.arn} carries {', '.join(broad)}")
 
 
 @preflight_check(
@@ -206,7 +205,7 @@ def role_too_broad(fact: Role, _: Draft | None) -> Iterator[Note]:
     url="https://docs.aws.amazon.com/scheduler/latest/UserGuide/setting-up.html",
     fix=_INSTALL,
 )
-def scheduler_role_trust(fact: Role, _: Draft | None) -> Iterator[Note]:
+def scheduler_role_trust(fact: Role, _: Draft | None) -> Iterator[Finding]:
     """A scheduler role that is not there, or that the scheduler may not assume."""
     yield from _trust(fact, "scheduler_role_arn", "scheduler.amazonaws.com")
 
@@ -220,7 +219,7 @@ def scheduler_role_trust(fact: Role, _: Draft | None) -> Iterator[Note]:
     url="https://docs.aws.amazon.com/scheduler/latest/UserGuide/managing-targets-universal.html",
     fix=_INSTALL,
 )
-def scheduler_role_rights(fact: Rights, _: Draft | None) -> Iterator[Note]:
+def scheduler_role_rights(fact: Rights, _: Draft | None) -> Iterator[Finding]:
     """A scheduler role that may not delete the endpoint."""
     yield from _denied(fact, "the role", "the lifetime limit calls it")
 
@@ -234,11 +233,11 @@ def scheduler_role_rights(fact: Rights, _: Draft | None) -> Iterator[Note]:
     needs_spec=False,
     fix=Fix("install the guard", command=("guard", "install")),
 )
-def guard_installed(fact: Guard, _: Draft | None) -> Iterator[Note]:
+def guard_installed(fact: Guard, _: Draft | None) -> Iterator[Finding]:
     """No guard in the region, or one whose stack does not work."""
     if not fact.works:
         found = "is not installed" if fact.status is None else f"does not work: its stack is {fact.status}"
-        yield Note("error", f"the guard {found}")
+        yield Finding("error", f"the guard {found}")
 
 
 @preflight_check(
@@ -251,10 +250,10 @@ def guard_installed(fact: Guard, _: Draft | None) -> Iterator[Note]:
     needs_spec=False,
     fix=Fix("bring the guard up to date", command=("guard", "install")),
 )
-def guard_current(fact: Guard, _: Draft | None) -> Iterator[Note]:
+def guard_current(fact: Guard, _: Draft | None) -> Iterator[Finding]:
     """A guard of another version than this peagle-sm."""
     if fact.works and fact.installed and fact.shipped and fact.installed != fact.shipped:
-        yield Note("warning", f"the guard is {fact.installed}; this peagle-sm brings {fact.shipped}")
+        yield Finding("warning", f"the guard is {fact.installed}; this peagle-sm brings {fact.shipped}")
 
 
 @preflight_check(
@@ -265,14 +264,16 @@ def guard_current(fact: Guard, _: Draft | None) -> Iterator[Note]:
     remedy="Change `name`, or delete the other endpoint.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpoint.html",
 )
-def name_taken(fact: Taken, draft: Draft | None) -> Iterator[Note]:
+def name_taken(fact: Taken, draft: Draft | None) -> Iterator[Finding]:
     """An endpoint of that name that this project did not make, or that a stack owns."""
     if draft is None or fact.status is None:
         return
     if not fact.ours:
-        yield Note("error", f"name: {draft.spec.name} exists ({fact.status}), and peagle-sm did not make it")
+        yield Finding(
+            "error", f"name: {draft.spec.name} exists ({fact.status}), and peagle-sm did not make it"
+        )
     elif fact.stack is not None and draft.context.stack is None:
-        yield Note("error", f"name: {draft.spec.name} belongs to the stack {fact.stack}")
+        yield Finding("error", f"name: {draft.spec.name} belongs to the stack {fact.stack}")
 
 
 ACCOUNT_CHECKS: tuple[Check, ...] = (

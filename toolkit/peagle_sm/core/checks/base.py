@@ -8,31 +8,18 @@ not say. `judge` turns facts into results; nothing here looks anything up.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import date, datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 from peagle_sm.core.plan.resolve import Draft
-from peagle_sm.core.words import Severity
+from peagle_sm.core.words import Finding, Severity
 
 SPEC = "spec"
 """What a check of the spec alone reads: nothing."""
 
 Edits = Mapping[str, Any]
 """Fields of a spec by their dotted names, and what to write there."""
-
-
-@dataclass(frozen=True)
-class Note:
-    """What a check found; without a ``next_step`` the check's remedy stands.
-
-    An advisory ``expires``: from that day on it may no longer hold, and says so.
-    """
-
-    severity: Severity
-    message: str
-    next_step: str = ""
-    expires: date | None = None
 
 
 @dataclass(frozen=True)
@@ -48,8 +35,8 @@ class Fix:
     command: tuple[str, ...] = ()
 
 
-Look = Callable[[Draft], Iterator[Note]]
-Judge = Callable[[Any, "Draft | None"], Iterator[Note]]
+Look = Callable[[Draft], Iterator[Finding]]
+Judge = Callable[[Any, "Draft | None"], Iterator[Finding]]
 AnyFact = TypeVar("AnyFact")
 
 
@@ -67,12 +54,28 @@ class Check:
     why: str
     source: str
     remedy: str
-    look: Callable[..., Iterator[Note]]
+    look: Callable[..., Iterator[Finding]]
     severity: Severity = "error"
     url: str = ""
     reads: str = SPEC
     needs_spec: bool = True
     fix: Fix | None = None
+
+    def findings(self, *given: Any) -> list[Finding]:
+        """Return what ``look`` finds, with this check's id, source and url.
+
+        A finding without a next step takes the check's remedy.
+        """
+        return [
+            replace(
+                finding,
+                check=self.id,
+                next_step=finding.next_step or self.remedy,
+                source=self.source,
+                url=self.url,
+            )
+            for finding in self.look(*given)
+        ]
 
 
 def check(
@@ -105,13 +108,13 @@ def preflight_check(
     url: str = "",
     needs_spec: bool = True,
     fix: Fix | None = None,
-) -> Callable[[Callable[[AnyFact, Draft | None], Iterator[Note]]], Check]:
+) -> Callable[[Callable[[AnyFact, Draft | None], Iterator[Finding]]], Check]:
     """Make a check of a pure function over a fact that was read (``reads`` names it) and the draft, if any.
 
     The docstring is the ``what``. It is only called where the fact could be read.
     """
 
-    def wrap(judge: Callable[[AnyFact, Draft | None], Iterator[Note]]) -> Check:
+    def wrap(judge: Callable[[AnyFact, Draft | None], Iterator[Finding]]) -> Check:
         what = (judge.__doc__ or "").strip()
         return Check(check_id, what, why, source, remedy, judge, severity, url, reads, needs_spec, fix)
 
@@ -301,7 +304,7 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Result:
-    """One verdict; a check that found several things has several.
+    """One line of a preflight's output; a check that found several things has several.
 
     ``permission`` is what is missing for a check that is unknown, ``fix`` what `doctor --fix` would do.
     """
@@ -352,25 +355,25 @@ def _results(
     if isinstance(fact, Unknown):
         yield _unknown(check, fact)
         return
-    notes = list(check.look(draft) if check.reads == SPEC else check.look(fact, draft))
-    yield from (_told(check, note, draft) for note in notes)
-    if not notes:
+    findings = check.findings(draft) if check.reads == SPEC else check.findings(fact, draft)
+    yield from (_result(check, finding, draft) for finding in findings)
+    if not findings:
         yield Result(check.id, "ok", "", check.what, check.why, source=check.source, url=check.url)
 
 
-def _told(check: Check, note: Note, draft: Draft | None) -> Result:
-    status: Status = "ok" if note.severity == "info" else note.severity
+def _result(check: Check, finding: Finding, draft: Draft | None) -> Result:
+    status: Status = "ok" if finding.severity == "info" else finding.severity
     return Result(
         check.id,
         status,
-        note.message,
+        finding.message,
         check.what,
         check.why,
-        note.next_step or check.remedy,
-        check.source,
-        check.url,
+        finding.next_step,
+        finding.source,
+        finding.url,
         fix=_fix(check, draft) if status != "ok" else None,
-        expires=note.expires.isoformat() if note.expires else None,
+        expires=finding.expires,
     )
 
 

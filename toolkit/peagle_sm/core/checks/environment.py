@@ -12,9 +12,10 @@ import re
 from collections.abc import Iterator
 
 from peagle_sm.core.catalog import version_of
-from peagle_sm.core.checks.base import Check, Edits, Fix, Note, check
+from peagle_sm.core.checks.base import Check, Edits, Fix, check
 from peagle_sm.core.plan.environment import MODEL_MOUNT, OWNED, environment
 from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.words import Finding
 
 MAX_ENTRIES = 100
 MAX_VALUE_BYTES = 1024
@@ -28,22 +29,22 @@ MAX_TOTAL_BYTES = 32 * 1024
     remedy="Shorten the value. With AWS's image, SM_VLLM_CONFIG may name a file beside the model.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ContainerDefinition.html",
 )
-def environment_limits(draft: Draft) -> Iterator[Note]:
+def environment_limits(draft: Draft) -> Iterator[Finding]:
     """Too many entries, or too many bytes."""
     values = environment(draft)
     if len(values) > MAX_ENTRIES:
-        yield Note("error", f"serving.env: {len(values)} entries in all; allowed: at most {MAX_ENTRIES}")
+        yield Finding("error", f"serving.env: {len(values)} entries in all; allowed: at most {MAX_ENTRIES}")
     total = 0
     for name, value in values.items():
         size = len(value.encode())
         total += size + len(name.encode())
         if size > MAX_VALUE_BYTES:
-            yield Note(
+            yield Finding(
                 "error",
                 f"serving.env.{name}: found {size} bytes; allowed: at most {MAX_VALUE_BYTES} bytes a value",
             )
     if total > MAX_TOTAL_BYTES:
-        yield Note("error", f"serving.env: {total} bytes in all; allowed: at most {MAX_TOTAL_BYTES}")
+        yield Finding("error", f"serving.env: {total} bytes in all; allowed: at most {MAX_TOTAL_BYTES}")
 
 
 @check(
@@ -52,11 +53,11 @@ def environment_limits(draft: Draft) -> Iterator[Note]:
     source="this project",
     remedy="Use the field of the spec instead.",
 )
-def environment_owned(draft: Draft) -> Iterator[Note]:
+def environment_owned(draft: Draft) -> Iterator[Finding]:
     """Variables that a field of the spec decides."""
     for name in draft.spec.serving.env:
         if name in OWNED:
-            yield Note(
+            yield Finding(
                 "error",
                 f"serving.env.{name}: not allowed here; the field {OWNED[name]} decides it",
                 f"Remove it and set {OWNED[name]}.",
@@ -70,11 +71,13 @@ def environment_owned(draft: Draft) -> Iterator[Note]:
     remedy="Remove it from serving.env.",
     url="https://github.com/aws/deep-learning-containers",
 )
-def environment_port(draft: Draft) -> Iterator[Note]:
+def environment_port(draft: Draft) -> Iterator[Finding]:
     """A port or host of one's own."""
     for name in ("SM_VLLM_PORT", "SM_VLLM_HOST"):
         if name in draft.spec.serving.env:
-            yield Note("error", f"serving.env.{name}: not allowed; SageMaker expects the server on port 8080")
+            yield Finding(
+                "error", f"serving.env.{name}: not allowed; SageMaker expects the server on port 8080"
+            )
 
 
 @check(
@@ -84,11 +87,11 @@ def environment_port(draft: Draft) -> Iterator[Note]:
     remedy="Write true for a bare flag, false to drop it, or a value.",
     url="https://github.com/aws/deep-learning-containers",
 )
-def environment_empty(draft: Draft) -> Iterator[Note]:
+def environment_empty(draft: Draft) -> Iterator[Finding]:
     """An SM_VLLM_* variable without a value."""
     for name, value in draft.spec.serving.env.items():
         if name.startswith("SM_VLLM_") and not value:
-            yield Note("error", f"serving.env.{name}: found an empty value")
+            yield Finding("error", f"serving.env.{name}: found an empty value")
 
 
 LIMIT_CHECKS: tuple[Check, ...] = (environment_limits, environment_owned, environment_port, environment_empty)
@@ -112,17 +115,17 @@ _V2_RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
     severity="warning",
     url=_DLC,
 )
-def environment_unread(draft: Draft) -> Iterator[Note]:
+def environment_unread(draft: Draft) -> Iterator[Finding]:
     """Variables that look meant for vLLM and are not read by its image."""
     for name in draft.spec.serving.env:
         upper = name.upper()
         if name.startswith(_PREFIX):
             if name != upper:
-                yield Note("warning", f"serving.env.{name}: write it in capitals")
+                yield Finding("warning", f"serving.env.{name}: write it in capitals")
         elif upper.startswith((_PREFIX, "SM_VLM_", "SMVLLM_", "SM_LLM_", "SAGEMAKER_VLLM_")):
-            yield Note("warning", f"serving.env.{name}: not read; did you mean {_PREFIX}…?")
+            yield Finding("warning", f"serving.env.{name}: not read; did you mean {_PREFIX}…?")
         elif upper.startswith("OPTION_") and draft.image is not None and not draft.image.is_lmi:
-            yield Note(
+            yield Finding(
                 "warning",
                 f"serving.env.{name}: OPTION_* is read by the LMI image, and this is {_repo(draft)}",
             )
@@ -139,7 +142,7 @@ def _repo(draft: Draft) -> str:
     remedy="Correct the JSON; write the list's elements, or remove the variable.",
     url=_DLC,
 )
-def environment_json(draft: Draft) -> Iterator[Note]:
+def environment_json(draft: Draft) -> Iterator[Finding]:
     """Values that begin like JSON and are none, and empty lists."""
     for name, value in draft.spec.serving.env.items():
         if not name.startswith(_PREFIX) or not value.startswith(("{", "[")):
@@ -147,10 +150,10 @@ def environment_json(draft: Draft) -> Iterator[Note]:
         try:
             content = json.loads(value)
         except ValueError as error:
-            yield Note("error", f"serving.env.{name}: not JSON: {error}")
+            yield Finding("error", f"serving.env.{name}: not JSON: {error}")
             continue
         if content == []:
-            yield Note("warning", f"serving.env.{name}: an empty list drops the argument")
+            yield Finding("warning", f"serving.env.{name}: an empty list drops the argument")
 
 
 @check(
@@ -161,14 +164,14 @@ def environment_json(draft: Draft) -> Iterator[Note]:
     severity="warning",
     url=_DLC,
 )
-def environment_booleans(draft: Draft) -> Iterator[Note]:
+def environment_booleans(draft: Draft) -> Iterator[Finding]:
     """true or false for an image that does not know them."""
     image = draft.image
     if image is None or image.version is None or image.version >= version_of(_BOOLEANS_FROM):
         return
     for name, value in draft.spec.serving.env.items():
         if name.startswith(_PREFIX) and value.lower() in ("true", "false"):
-            yield Note(
+            yield Finding(
                 "warning", f"serving.env.{name}: vLLM {image.version_text}'s image passes {value!r} on"
             )
 
@@ -180,11 +183,11 @@ def environment_booleans(draft: Draft) -> Iterator[Note]:
     remedy="Remove HF_MODEL_ID; model_uri says which files are served.",
     url=_DLC,
 )
-def hub_model_id(draft: Draft) -> Iterator[Note]:
+def hub_model_id(draft: Draft) -> Iterator[Finding]:
     """A model named by its id on a hub, in the environment."""
     found = draft.spec.serving.env.get("HF_MODEL_ID")
     if found is not None and not found.startswith(MODEL_MOUNT):
-        yield Note("error", f"serving.env.HF_MODEL_ID: found {found!r}; it is not served: model_uri is")
+        yield Finding("error", f"serving.env.HF_MODEL_ID: found {found!r}; it is not served: model_uri is")
 
 
 def _without_v2(_: Draft) -> Edits:
@@ -199,11 +202,11 @@ def _without_v2(_: Draft) -> Edits:
     url="https://github.com/vllm-project/vllm/pull/43010",
     fix=Fix(f"set {_V2_RUNNER} to 0", edits=_without_v2),
 )
-def v2_model_runner(draft: Draft) -> Iterator[Note]:
+def v2_model_runner(draft: Draft) -> Iterator[Finding]:
     """The V2 model runner, which has no parallel drafting."""
     value = environment(draft).get(_V2_RUNNER, "0").lower()
     if draft.mode == "p-eagle" and value not in ("0", "false", ""):
-        yield Note("error", f"serving.env.{_V2_RUNNER}: found {value!r} with mode p-eagle; allowed: 0")
+        yield Finding("error", f"serving.env.{_V2_RUNNER}: found {value!r} with mode p-eagle; allowed: 0")
 
 
 @check(
@@ -214,11 +217,11 @@ def v2_model_runner(draft: Draft) -> Iterator[Note]:
     severity="warning",
     url="https://docs.vllm.ai/en/latest/configuration/engine_args/",
 )
-def metrics_off(draft: Draft) -> Iterator[Note]:
+def metrics_off(draft: Draft) -> Iterator[Finding]:
     """The engine's own figures turned off beside a draft head."""
     value = draft.spec.serving.env.get("SM_VLLM_DISABLE_LOG_STATS")
     if draft.speculating and value is not None and value.lower() != "false":
-        yield Note("warning", "serving.env.SM_VLLM_DISABLE_LOG_STATS: nobody can see acceptance")
+        yield Finding("warning", "serving.env.SM_VLLM_DISABLE_LOG_STATS: nobody can see acceptance")
 
 
 @check(
@@ -230,11 +233,13 @@ def metrics_off(draft: Draft) -> Iterator[Note]:
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/"
     "API_InferenceComponentContainerSpecification.html",
 )
-def component_environment(draft: Draft) -> Iterator[Note]:
+def component_environment(draft: Draft) -> Iterator[Finding]:
     """More variables than an inference component takes in its container form."""
     count = len(environment(draft))
     if draft.scales_to_zero and count > _COMPONENT_ENTRIES:
-        yield Note("info", f"{count} variables; a component's own container would take {_COMPONENT_ENTRIES}")
+        yield Finding(
+            "info", f"{count} variables; a component's own container would take {_COMPONENT_ENTRIES}"
+        )
 
 
 @check(
@@ -245,13 +250,13 @@ def component_environment(draft: Draft) -> Iterator[Note]:
     severity="info",
     url="https://huggingface.co/amazon/gpt-oss-20b-p-eagle-long-context",
 )
-def head_context(draft: Draft) -> Iterator[Note]:
+def head_context(draft: Draft) -> Iterator[Finding]:
     """A head for long contexts on an endpoint with a short one."""
     longest = draft.max_model_len
     if draft.head_id is None or not draft.head_id.endswith("-long-context") or longest is None:
         return
     if longest <= _LONG_CONTEXT_TOKENS:
-        yield Note("info", f"speculation.draft_head: {draft.head_id} with a context of {longest} tokens")
+        yield Finding("info", f"speculation.draft_head: {draft.head_id} with a context of {longest} tokens")
 
 
 SETTING_CHECKS: tuple[Check, ...] = (
@@ -299,13 +304,13 @@ FORBIDDEN = {
     remedy="Keep the secret out; an isolated container that reads S3 by its role needs none.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeModel.html",
 )
-def environment_secrets(draft: Draft) -> Iterator[Note]:
+def environment_secrets(draft: Draft) -> Iterator[Finding]:
     """A variable that looks like a secret."""
     for name, value in draft.spec.serving.env.items():
         if SECRET_VALUE.search(value):
-            yield Note("error", f"serving.env.{name}: its value looks like a key or token")
+            yield Finding("error", f"serving.env.{name}: its value looks like a key or token")
         elif value and SECRET_NAME.search(name.upper()) and not name.upper().endswith("TOKENS"):
-            yield Note("warning", f"serving.env.{name}: its name says secret")
+            yield Finding("warning", f"serving.env.{name}: its name says secret")
 
 
 @check(
@@ -315,12 +320,12 @@ def environment_secrets(draft: Draft) -> Iterator[Note]:
     remedy="Remove it from serving.env.",
     url=_SECURITY,
 )
-def forbidden_flags(draft: Draft) -> Iterator[Note]:
+def forbidden_flags(draft: Draft) -> Iterator[Finding]:
     """Flags of the engine that open it."""
     for name, harm in FORBIDDEN.items():
         value = draft.spec.serving.env.get(name)
         if value is not None and value.strip().lower() not in _OFF:
-            yield Note("error", f"serving.env.{name}: not allowed: it {harm}")
+            yield Finding("error", f"serving.env.{name}: not allowed: it {harm}")
 
 
 @check(
@@ -331,11 +336,13 @@ def forbidden_flags(draft: Draft) -> Iterator[Note]:
     severity="warning",
     url=_SECURITY,
 )
-def api_key(draft: Draft) -> Iterator[Note]:
+def api_key(draft: Draft) -> Iterator[Finding]:
     """An API key, which guards nothing here."""
     for name in ("SM_VLLM_API_KEY", "VLLM_API_KEY"):
         if draft.spec.serving.env.get(name):
-            yield Note("warning", f"serving.env.{name}: guards nothing on SageMaker, and can be read there")
+            yield Finding(
+                "warning", f"serving.env.{name}: guards nothing on SageMaker, and can be read there"
+            )
 
 
 @check(
@@ -346,14 +353,14 @@ def api_key(draft: Draft) -> Iterator[Note]:
     severity="info",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpointConfig.html",
 )
-def volume_key(draft: Draft) -> Iterator[Note]:
+def volume_key(draft: Draft) -> Iterator[Finding]:
     """No key of one's own for a volume that would take one."""
     if draft.spec.security.kms_key_id is not None or draft.context.local:
         return
     for name in draft.instance_types:
         entry = draft.instance(name)
         if entry is not None and not entry.local_storage:
-            yield Note("info", f"security.kms_key_id is not set; the volume of {name} would take a key")
+            yield Finding("info", f"security.kms_key_id is not set; the volume of {name} would take a key")
 
 
 EXPOSURE_CHECKS: tuple[Check, ...] = (environment_secrets, forbidden_flags, api_key, volume_key)

@@ -15,10 +15,11 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 
 from peagle_sm.core.catalog import version_of
-from peagle_sm.core.checks.base import Check, Edits, Fix, Note, check
+from peagle_sm.core.checks.base import Check, Edits, Fix, check
 from peagle_sm.core.plan.environment import AUTO_RECOVERY, REQUEST_METRICS, environment, speculative_config
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.endpoint_spec import Mode
+from peagle_sm.core.words import Finding
 
 
 @check(
@@ -29,10 +30,10 @@ from peagle_sm.core.spec.endpoint_spec import Mode
     severity="warning",
     url="https://github.com/aws/deep-learning-containers/releases",
 )
-def image_version(draft: Draft) -> Iterator[Note]:
+def image_version(draft: Draft) -> Iterator[Finding]:
     """An image whose tag does not tell its vLLM version."""
     if draft.image is not None and draft.image.version is None and not draft.image.is_lmi:
-        yield Note(
+        yield Finding(
             "warning", f"the vLLM version of {draft.image.uri} is not known: its flags are not checked"
         )
 
@@ -44,7 +45,7 @@ def image_version(draft: Draft) -> Iterator[Note]:
     remedy="Take a newer image, or remove the variable from serving.env.",
     url="https://github.com/vllm-project/vllm/releases",
 )
-def flag_versions(draft: Draft) -> Iterator[Note]:
+def flag_versions(draft: Draft) -> Iterator[Finding]:
     """Variables that need a newer vLLM than the image has."""
     if draft.image is None or draft.image.version is None:
         return
@@ -52,12 +53,12 @@ def flag_versions(draft: Draft) -> Iterator[Note]:
     for name in environment(draft):
         floor = draft.catalog.images.flags.get(name)
         if floor is not None and not draft.image.at_least(floor.version):
-            yield Note(
+            yield Finding(
                 "error", f"{name} needs vLLM {floor.version} or newer ({floor.source}); the image has {found}"
             )
     config, parallel = speculative_config(draft), draft.catalog.images.parallel_drafting
     if config is not None and config.parallel_drafting and not draft.image.at_least(parallel.version):
-        yield Note("error", f"P-EAGLE needs vLLM {parallel.version} or newer; the image has {found}")
+        yield Finding("error", f"P-EAGLE needs vLLM {parallel.version} or newer; the image has {found}")
 
 
 @check(
@@ -67,10 +68,10 @@ def flag_versions(draft: Draft) -> Iterator[Note]:
     remedy=f"Remove {REQUEST_METRICS} from serving.env.",
     url="https://github.com/vllm-project/vllm/releases",
 )
-def request_metrics(draft: Draft) -> Iterator[Note]:
+def request_metrics(draft: Draft) -> Iterator[Finding]:
     """Per-request draft metrics without speculation."""
     if not draft.speculating and REQUEST_METRICS in draft.spec.serving.env:
-        yield Note(
+        yield Finding(
             "error", f"serving.env.{REQUEST_METRICS}: found with mode none; allowed only with speculation on"
         )
 
@@ -89,18 +90,18 @@ def _verbatim(draft: Draft) -> Edits:
     url="https://github.com/aws/model-hosting-container-standards",
     fix=Fix(f"set {AUTO_RECOVERY}=false", edits=_verbatim),
 )
-def json_quotes(draft: Draft) -> Iterator[Note]:
+def json_quotes(draft: Draft) -> Iterator[Finding]:
     """An image that strips the quotes of JSON values."""
     if draft.image is None or not draft.catalog.images.loses_quotes(draft.image):
         return
     if environment(draft).get(AUTO_RECOVERY) == "false":
-        yield Note(
+        yield Finding(
             "warning",
             f"image {draft.image.uri.rpartition('/')[2]} is suspected of stripping quotes from JSON; "
             f"{AUTO_RECOVERY}=false is set, so a crashed engine is not restarted inside the container",
         )
     else:
-        yield Note(
+        yield Finding(
             "error", f"{AUTO_RECOVERY} must be false on this image, or the speculative config arrives broken"
         )
 
@@ -114,14 +115,14 @@ def json_quotes(draft: Draft) -> Iterator[Note]:
     url="https://github.com/aws/model-hosting-container-standards",
     fix=Fix(f"set {AUTO_RECOVERY}=false", edits=_verbatim),
 )
-def supervisor_characters(draft: Draft) -> Iterator[Note]:
+def supervisor_characters(draft: Draft) -> Iterator[Finding]:
     """Values that the supervisor of newer images breaks."""
     values = environment(draft)
     if values.get(AUTO_RECOVERY) == "false":
         return
     for name, value in values.items():
         if name.startswith("SM_VLLM_") and ("%" in value or " ;" in value):
-            yield Note("warning", f"{name} contains % or ' ;', which the image's supervisor breaks")
+            yield Finding("warning", f"{name} contains % or ' ;', which the image's supervisor breaks")
 
 
 @check(
@@ -131,10 +132,10 @@ def supervisor_characters(draft: Draft) -> Iterator[Note]:
     remedy="Take an instance family for which JumpStart has the vLLM image (ml.g7e, ml.g6, ml.p5…).",
     url="https://github.com/deepjavalibrary/djl-serving",
 )
-def draft_dropped(draft: Draft) -> Iterator[Note]:
+def draft_dropped(draft: Draft) -> Iterator[Finding]:
     """An LMI image, which ignores the draft settings."""
     if draft.image is not None and draft.image.is_lmi and draft.speculating:
-        yield Note(
+        yield Finding(
             "error",
             f"{draft.instance_types[0]} resolves to an LMI image, which ignores SM_VLLM_SPECULATIVE_CONFIG: "
             f"{draft.mode} would be silently off",
@@ -206,7 +207,7 @@ def _today(draft: Draft) -> dt.date | None:
     severity="warning",
     url="https://github.com/vllm-project/vllm/security/advisories",
 )
-def floor(draft: Draft) -> Iterator[Note]:
+def floor(draft: Draft) -> Iterator[Finding]:
     """An engine below the floor of the security advisories."""
     lowest = draft.catalog.images.advisory_floor
     if draft.image is None or not draft.image.version or draft.image.version >= version_of(lowest.version):
@@ -218,11 +219,11 @@ def floor(draft: Draft) -> Iterator[Note]:
         for row in _load_advisories()
         if row.security and row.meets(draft)
     ]
-    yield Note(
+    yield Finding(
         "warning",
         f"vLLM {draft.image.version_text} is below {lowest.version}, the floor of its security advisories"
         f"{until}{''.join(f'; {hole}' for hole in holes)}",
-        expires=expires,
+        expires=lowest.expires or None,
     )
 
 
@@ -234,16 +235,16 @@ def floor(draft: Draft) -> Iterator[Note]:
     severity="warning",
     url="https://github.com/vllm-project/vllm/issues",
 )
-def known_faults(draft: Draft) -> Iterator[Note]:
+def known_faults(draft: Draft) -> Iterator[Finding]:
     """Faults of the image's engine version that this model, mode or context can meet."""
     for row in _load_advisories():
         if not row.security and row.meets(draft):
             fixed = f", fixed in vLLM {row.fixed_in}" if row.fixed_in else ""
-            yield Note(
+            yield Finding(
                 "warning",
                 f"{row.id}: {row.what}{fixed} ({row.source}; {_expiry_words(row.expires, _today(draft))})",
                 f"Read {row.url}.",
-                row.expires,
+                expires=row.expires.isoformat(),
             )
 
 
@@ -262,11 +263,6 @@ def registry_of(uri: str) -> tuple[str, str, str] | None:
     return (found[1], found[2], found[3]) if found else None
 
 
-def is_aws_own(draft: Draft) -> bool:
-    """Return whether AWS publishes the image; its registries cannot always be described."""
-    return draft.image is not None and draft.catalog.published_by_aws(draft.image.uri)
-
-
 @check(
     "image-registry",
     why="CreateModel refuses an image outside ECR, and a host cannot pull from another region's registry.",
@@ -274,21 +270,23 @@ def is_aws_own(draft: Draft) -> bool:
     remedy="Push the image to ECR in the endpoint's region, or take AWS's own of that region.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ContainerDefinition.html",
 )
-def image_registry(draft: Draft) -> Iterator[Note]:
+def image_registry(draft: Draft) -> Iterator[Finding]:
     """An image that does not stand in ECR, or in another region's."""
     if draft.image is None or draft.context.local:
         return
     parts = registry_of(draft.image.uri)
     if parts is None:
-        yield Note("error", f"image: {draft.image.uri} is not an ECR image; allowed: one in {draft.region}")
+        yield Finding(
+            "error", f"image: {draft.image.uri} is not an ECR image; allowed: one in {draft.region}"
+        )
         return
     account, region, _ = parts
     if region != draft.region:
-        yield Note("error", f"image: {draft.image.uri} stands in {region}; allowed: {draft.region}")
+        yield Finding("error", f"image: {draft.image.uri} stands in {region}; allowed: {draft.region}")
         return
     own = draft.catalog.regions.get(region)
-    if own is not None and is_aws_own(draft) and account != own.account:
-        yield Note("error", f"image: AWS's registry in {region} is account {own.account}; found {account}")
+    if own is not None and draft.image_published_by_aws and account != own.account:
+        yield Finding("error", f"image: AWS's registry in {region} is account {own.account}; found {account}")
 
 
 @check(
@@ -299,16 +297,16 @@ def image_registry(draft: Draft) -> Iterator[Note]:
     severity="warning",
     url=f"{_DLC}/releases",
 )
-def image_tag(draft: Draft) -> Iterator[Note]:
+def image_tag(draft: Draft) -> Iterator[Finding]:
     """A tag of AWS's own vLLM repository that is not one of those known."""
-    if draft.image is None or draft.image.repository != "vllm" or not is_aws_own(draft):
+    if draft.image is None or draft.image.repository != "vllm" or not draft.image_published_by_aws:
         return
     tag = draft.image.uri.rpartition(":")[2]
     images = draft.catalog.images
     if "@" in draft.image.uri or draft.image.server is not None:
         if draft.image.server is not None and draft.image.server not in images.servers:
             known = ", ".join(images.servers)
-            yield Note("warning", f"image: {tag} is not known; known server images: {known}")
+            yield Finding("warning", f"image: {tag} is not known; known server images: {known}")
         return
     version = draft.image.version
     rules = [
@@ -318,9 +316,11 @@ def image_tag(draft: Draft) -> Iterator[Note]:
     ]
     if not rules:
         last = images.tags[-1].last
-        yield Note("warning", f"image: no published vLLM {draft.image.version_text} is known; newest: {last}")
+        yield Finding(
+            "warning", f"image: no published vLLM {draft.image.version_text} is known; newest: {last}"
+        )
     elif tag != (published := rules[0].template.format(version=draft.image.version_text)):
-        yield Note("warning", f"image: tag {tag} is not the one published for this version: {published}")
+        yield Finding("warning", f"image: tag {tag} is not the one published for this version: {published}")
 
 
 @check(
@@ -331,12 +331,12 @@ def image_tag(draft: Draft) -> Iterator[Note]:
     severity="info",
     url="https://docs.aws.amazon.com/AmazonECR/latest/userguide/image-tag-mutability.html",
 )
-def image_digest(draft: Draft) -> Iterator[Note]:
+def image_digest(draft: Draft) -> Iterator[Finding]:
     """An image of one's own that is named by a tag."""
-    if draft.spec.image is None or draft.context.local or is_aws_own(draft):
+    if draft.spec.image is None or draft.context.local or draft.image_published_by_aws:
         return
     if "@sha256:" not in draft.spec.image:
-        yield Note("info", f"image: {draft.spec.image} is named by a tag, which may be moved")
+        yield Finding("info", f"image: {draft.spec.image} is named by a tag, which may be moved")
 
 
 @check(
@@ -346,13 +346,13 @@ def image_digest(draft: Draft) -> Iterator[Note]:
     remedy="Take a vLLM image, or mode none.",
     url="https://github.com/sgl-project/sglang/issues/23171",
 )
-def other_engine(draft: Draft) -> Iterator[Note]:
+def other_engine(draft: Draft) -> Iterator[Finding]:
     """An image of another engine beside a draft head."""
     if draft.image is None or not draft.speculating:
         return
     name = next((each for each in _OTHER_ENGINES if each in draft.image.uri.lower()), None)
     if name is not None:
-        yield Note("error", f"image: {draft.image.uri} is an image of {name}, which has no {draft.mode}")
+        yield Finding("error", f"image: {draft.image.uri} is an image of {name}, which has no {draft.mode}")
 
 
 @check(
@@ -362,7 +362,7 @@ def other_engine(draft: Draft) -> Iterator[Note]:
     remedy="Take an instance type with NVIDIA GPUs.",
     url="https://aws.amazon.com/ec2/instance-types/",
 )
-def no_gpu(draft: Draft) -> Iterator[Note]:
+def no_gpu(draft: Draft) -> Iterator[Finding]:
     """An image built for CUDA on an instance type without an NVIDIA GPU."""
     if draft.image is None or draft.image.cuda is None or draft.context.local:
         return
@@ -370,7 +370,9 @@ def no_gpu(draft: Draft) -> Iterator[Note]:
         entry, family = draft.instance(name), name.removeprefix("ml.").partition(".")[0]
         neuron = family.startswith(("inf", "trn"))
         if neuron or (entry.gpu_count == 0 if entry else re.sub(r"\d.*", "", family) in _CPU_FAMILIES):
-            yield Note("error", f"placement.instance_types: {name} has no NVIDIA GPU; the image is for CUDA")
+            yield Finding(
+                "error", f"placement.instance_types: {name} has no NVIDIA GPU; the image is for CUDA"
+            )
 
 
 REGISTRY_CHECKS: tuple[Check, ...] = (image_registry, image_tag, image_digest, other_engine, no_gpu)

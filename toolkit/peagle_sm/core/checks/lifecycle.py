@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peagle_sm.core.checks.base import Check, Note, check
+from peagle_sm.core.checks.base import Check, check
 from peagle_sm.core.plan.cost import cost_of
 from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.words import Finding
 
 _DEPLOY_THE_STACK = "Deploy it as a stack: `cdk deploy -c spec=<this file>`; or remove the field."
 
@@ -18,14 +19,16 @@ _DEPLOY_THE_STACK = "Deploy it as a stack: `cdk deploy -c spec=<this file>`; or 
     remedy=_DEPLOY_THE_STACK,
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DeleteEndpoint.html",
 )
-def needs_a_stack(draft: Draft) -> Iterator[Note]:
+def needs_a_stack(draft: Draft) -> Iterator[Finding]:
     """Scaling in a spec that is deployed without a stack."""
     if draft.context.stack is not None:
         return
     if draft.spec.autoscaling is not None:
-        yield Note("error", "autoscaling: only a stack carries it (`peagle-sm plan --stack` plans for one)")
+        yield Finding(
+            "error", "autoscaling: only a stack carries it (`peagle-sm plan --stack` plans for one)"
+        )
     if draft.scales_to_zero:
-        yield Note(
+        yield Finding(
             "error",
             "lifecycle.idle: found 'scale-to-zero'; only a stack carries it "
             "(`peagle-sm plan --stack` plans for one); allowed here: turn-off",
@@ -39,31 +42,31 @@ def needs_a_stack(draft: Draft) -> Iterator[Note]:
     remedy="Let clients repeat a request that fails for want of capacity, or use turn-off with a timetable.",
     url="https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-zero-instances.html",
 )
-def scale_to_zero(draft: Draft) -> Iterator[Note]:
+def scale_to_zero(draft: Draft) -> Iterator[Finding]:
     """What scaling to zero cannot do."""
     if not draft.scales_to_zero:
         return
-    yield Note(
+    yield Finding(
         "warning",
         "at zero instances requests fail until capacity is back: the first failure asks for an instance, "
         "which takes minutes to boot and to load the model, and there may be none to have",
     )
     if len(draft.instance_types) > 1:
-        yield Note(
+        yield Finding(
             "error",
             "placement.instance_types: a component asks for the GPUs of one type; several are listed",
             "List one instance type.",
         )
     unknown = [name for name in draft.instance_types if draft.instance(name) is None]
     if unknown:
-        yield Note(
+        yield Finding(
             "error",
             f"placement.instance_types: how many GPUs {', '.join(unknown)} has is not known, "
             "so what a component takes of it cannot be said",
             f"Choose another type, for example {draft.model.default_instance_types[0]}.",
         )
     if draft.spec.placement.capacity_reservation_arn is not None:
-        yield Note(
+        yield Finding(
             "warning",
             "placement.capacity_reservation_arn: reserved capacity is paid for at zero instances too",
             "Leave scale-to-zero out: it saves nothing here.",
@@ -78,14 +81,14 @@ def scale_to_zero(draft: Draft) -> Iterator[Note]:
     severity="warning",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateEndpoint.html",
 )
-def second_fleet(draft: Draft) -> Iterator[Note]:
+def second_fleet(draft: Draft) -> Iterator[Finding]:
     """A stack's update in place, with what its second fleet costs."""
     if draft.context.stack is None or draft.spec.update != "in-place":
         return
     hourly = cost_of(draft).usd_per_hour
     price = "at a price that is not known" if hourly is None else f"for {hourly:,.2f} USD/hour more"
     count = draft.spec.placement.instance_count
-    yield Note(
+    yield Finding(
         "warning" if draft.spec.placement.capacity_reservation_arn else "info",
         f"each update in place runs a second fleet of {count} x {' or '.join(draft.instance_types)} "
         f"beside the first, {price} until the first is gone",
@@ -103,13 +106,13 @@ LIFECYCLE_CHECKS: tuple[Check, ...] = (needs_a_stack, scale_to_zero, second_flee
     severity="warning",
     url="https://aws.amazon.com/sagemaker/ai/pricing/",
 )
-def price(draft: Draft) -> Iterator[Note]:
+def price(draft: Draft) -> Iterator[Finding]:
     """A price that is not known, or is not SageMaker's own."""
     cost = cost_of(draft)
     if cost.usd_per_hour is None:
-        yield Note("warning", cost.source)
+        yield Finding("warning", cost.source)
     elif "NOT SageMaker" in cost.source:
-        yield Note("warning", f"the price is EC2's, and SageMaker's own may be higher: {cost.source}")
+        yield Finding("warning", f"the price is EC2's, and SageMaker's own may be higher: {cost.source}")
 
 
 @check(
@@ -118,15 +121,15 @@ def price(draft: Draft) -> Iterator[Note]:
     source="this project",
     remedy="Shorten lifecycle.max_lifetime_hours, or raise lifecycle.budget_usd.",
 )
-def budget(draft: Draft) -> Iterator[Note]:
+def budget(draft: Draft) -> Iterator[Finding]:
     """A lifetime that could cost more than the budget."""
     limit, cost = draft.spec.lifecycle.budget_usd, cost_of(draft)
     if limit is None:
         return
     if cost.max_usd is None:
-        yield Note("error", f"lifecycle.budget_usd: cannot be held to {limit:g} USD: {cost.source}")
+        yield Finding("error", f"lifecycle.budget_usd: cannot be held to {limit:g} USD: {cost.source}")
     elif cost.max_usd > limit:
-        yield Note(
+        yield Finding(
             "error",
             f"lifecycle: {draft.spec.lifecycle.max_lifetime_hours:g} h can cost {cost.max_usd:.2f} USD; "
             f"budget_usd allows {limit:.2f}",

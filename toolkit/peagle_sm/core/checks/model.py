@@ -7,19 +7,23 @@ vocabulary. gpt-oss needs a vocabulary file to chat where the container has no n
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from peagle_sm.core.checks.base import Artifacts, Check, Edits, Fix, Note, check, preflight_check
+from peagle_sm.core.checks.base import Artifacts, Check, Edits, Fix, check, preflight_check
 from peagle_sm.core.guard import execution_role, scheduler_role
-from peagle_sm.core.heads.layout import HeadLook
 from peagle_sm.core.plan.environment import MODEL_MOUNT, VOCABULARY_FOLDER, environment
 from peagle_sm.core.plan.memory import memory_fit, unknown_facts
 from peagle_sm.core.plan.payloads import partition
 from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.words import Finding
+
+if TYPE_CHECKING:
+    from peagle_sm.core.heads.layout import HeadLook
 
 
 def _guards_roles(draft: Draft) -> Edits:
     """The roles that `guard install` makes; they are written where the account is known."""
-    account, missing = draft.context.account, {gap.field for gap in draft.gaps}
+    account, missing = draft.context.account, {one.field for one in draft.missing_fields}
     if not account.isdigit() or draft.context.local:
         return {}
     names = {
@@ -37,10 +41,10 @@ def _guards_roles(draft: Draft) -> Edits:
     remedy="Give the field named.",
     fix=Fix("name the guard's own roles", edits=_guards_roles),
 )
-def missing_fact(draft: Draft) -> Iterator[Note]:
+def missing_fact(draft: Draft) -> Iterator[Finding]:
     """Facts that neither the spec, nor the catalogue, nor the session gives."""
-    for gap in draft.gaps:
-        yield Note("error", gap.message, gap.next_step)
+    for missing in draft.missing_fields:
+        yield Finding("error", missing.message, missing.next_step)
 
 
 def _accept(_: Draft) -> Edits:
@@ -55,12 +59,12 @@ def _accept(_: Draft) -> Edits:
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ModelAccessConfig.html",
     fix=Fix("accept the model's licence: read it first", edits=_accept),
 )
-def licence(draft: Draft) -> Iterator[Note]:
+def licence(draft: Draft) -> Iterator[Finding]:
     """A JumpStart model whose licence must be accepted, and was not."""
     if draft.spec.accept_eula or draft.source != "jumpstart" or draft.jumpstart is None:
         return
     if draft.jumpstart.gated:
-        yield Note("error", f"accept_eula: found false; {draft.spec.model} is gated and needs true")
+        yield Finding("error", f"accept_eula: found false; {draft.spec.model} is gated and needs true")
 
 
 @check(
@@ -70,10 +74,10 @@ def licence(draft: Draft) -> Iterator[Note]:
     remedy="Nothing to do; never quote its figures as those of a real model.",
     severity="info",
 )
-def stand_in_weights(draft: Draft) -> Iterator[Note]:
+def stand_in_weights(draft: Draft) -> Iterator[Finding]:
     """Small stand-in weights instead of a real model."""
     if draft.model.stand_in:
-        yield Note("info", f"{draft.spec.model} runs on small stand-in weights")
+        yield Finding("info", f"{draft.spec.model} runs on small stand-in weights")
 
 
 @check(
@@ -83,19 +87,19 @@ def stand_in_weights(draft: Draft) -> Iterator[Note]:
     remedy="Lower serving.max_model_len, raise serving.tensor_parallel_size, or take a larger instance.",
     url="https://docs.vllm.ai/en/latest/configuration/conserving_memory/",
 )
-def memory(draft: Draft) -> Iterator[Note]:
+def memory(draft: Draft) -> Iterator[Finding]:
     """Weights, draft head and KV cache against the accelerators' memory."""
     fit = memory_fit(draft)
     if fit is None:
         missing = ", ".join(unknown_facts(draft))
-        yield Note(
+        yield Finding(
             "info",
             f"whether the model fits cannot be said: not known: {missing}",
             "Compare the model's size with the instance's memory yourself.",
         )
     elif not fit.fits:
         need = fit.weights_gb + fit.head_gb + fit.kv_cache_gb + fit.overhead_gb
-        yield Note("error", f"the model does not fit: needs {need:.1f} GB of {fit.available_gb:g} GB")
+        yield Finding("error", f"the model does not fit: needs {need:.1f} GB of {fit.available_gb:g} GB")
 
 
 def _own_context(draft: Draft) -> Edits:
@@ -110,11 +114,11 @@ def _own_context(draft: Draft) -> Edits:
     url="https://docs.vllm.ai/en/latest/configuration/engine_args/",
     fix=Fix("lower max_model_len to the model's own", edits=_own_context),
 )
-def context_length(draft: Draft) -> Iterator[Note]:
+def context_length(draft: Draft) -> Iterator[Finding]:
     """A max_model_len beyond the model's context."""
     longest, asked = draft.model.max_context, draft.max_model_len
     if longest is not None and asked is not None and asked > longest:
-        yield Note("error", f"serving.max_model_len: found {asked}; allowed: at most {longest}")
+        yield Finding("error", f"serving.max_model_len: found {asked}; allowed: at most {longest}")
 
 
 MODEL_CHECKS: tuple[Check, ...] = (missing_fact, licence, stand_in_weights, memory, context_length)
@@ -136,7 +140,7 @@ def _fits(draft: Draft) -> bool:
     remedy="Choose a head of this model and mode.",
     url="https://docs.vllm.ai/en/latest/features/speculative_decoding/",
 )
-def head_fits(draft: Draft) -> Iterator[Note]:
+def head_fits(draft: Draft) -> Iterator[Finding]:
     """A draft head of another target, or trained for another method."""
     if draft.head is None or _fits(draft):
         return
@@ -145,13 +149,13 @@ def head_fits(draft: Draft) -> Iterator[Note]:
     )
     allowed = ", ".join(fitting) or "none is catalogued; set head_uri and a name of your own"
     if draft.head.target != draft.spec.model:
-        yield Note(
+        yield Finding(
             "error",
             f"speculation.draft_head: found {draft.head_id!r}, a head of {draft.head.target}; "
             f"allowed: {allowed}",
         )
     else:
-        yield Note(
+        yield Finding(
             "error",
             f"speculation.draft_head: found {draft.head_id!r}, {_METHODS[draft.head.method]}, with mode "
             f"{draft.mode}; allowed: {allowed}",
@@ -171,27 +175,27 @@ def _trained(draft: Draft) -> Edits:
     url="https://huggingface.co/amazon",
     fix=Fix("lower num_speculative_tokens to the trained depth", edits=_trained),
 )
-def trained_depth(draft: Draft) -> Iterator[Note]:
+def trained_depth(draft: Draft) -> Iterator[Finding]:
     """More speculative tokens than the head was trained for."""
     tokens = draft.num_speculative_tokens
     if tokens is None or draft.head_id is None or not _fits(draft):
         return  # of a head that does not fit, the depth is beside the point
     depth = draft.head.trained_depth if draft.head else None
     if depth is None:
-        yield Note(
+        yield Finding(
             "info",
             f"the depth that {draft.head_id} was trained for is not known; {tokens} tokens are asked for",
             "Keep speculation.num_speculative_tokens at or below the depth of its training.",
         )
     elif tokens > depth and draft.mode == "p-eagle":
-        yield Note(
+        yield Finding(
             "error",
             f"speculation.num_speculative_tokens: found {tokens}; allowed: 1 to {depth}, the depth that "
             f"{draft.head_id} was trained for",
         )
     elif tokens > depth:
         # An EAGLE-3 head feeds on its own states and drafts on; the small one was fastest beyond its depth.
-        yield Note(
+        yield Finding(
             "info",
             f"{draft.head_id} was unrolled {depth} deep in training; found {tokens}, which may not pay",
             "Measure it: peagle-sm tune.",
@@ -205,7 +209,7 @@ def trained_depth(draft: Draft) -> Iterator[Note]:
     remedy="Remove the field, or choose mode eagle3 or p-eagle.",
     severity="info",
 )
-def ignored_speculation(draft: Draft) -> Iterator[Note]:
+def ignored_speculation(draft: Draft) -> Iterator[Finding]:
     """Draft settings beside mode none."""
     given = draft.spec.speculation
     if draft.speculating:
@@ -213,7 +217,7 @@ def ignored_speculation(draft: Draft) -> Iterator[Note]:
     fields = {"num_speculative_tokens": given.num_speculative_tokens, "draft_head": given.draft_head}
     for field, value in fields.items():
         if value is not None:
-            yield Note("info", f"speculation.{field}: {value!r} has no effect with mode none")
+            yield Finding("info", f"speculation.{field}: {value!r} has no effect with mode none")
 
 
 DRAFT_HEAD_CHECKS: tuple[Check, ...] = (head_fits, trained_depth, ignored_speculation)
@@ -228,12 +232,12 @@ DRAFT_HEAD_CHECKS: tuple[Check, ...] = (head_fits, trained_depth, ignored_specul
     url="https://github.com/vllm-project/vllm/blob/main/vllm/model_executor/models/llama_eagle3.py",
     remedy="Look at it with `peagle-sm heads check`, and put a whole one there with `peagle-sm heads stage`.",
 )
-def head_whole(fact: HeadLook, draft: Draft | None) -> Iterator[Note]:
+def head_whole(fact: HeadLook, draft: Draft | None) -> Iterator[Finding]:
     """A draft head that is not whole, is another target's, or was staged for another spec."""
     for fault in fact.faults:
         if fault.severity != "info":
             message = f"the head at {fact.uri}: {fault.message}"
-            yield Note(fault.severity, message, fault.next_step)
+            yield Finding(fault.severity, message, fault.next_step)
 
 
 HEAD_FILE_CHECKS: tuple[Check, ...] = (head_whole,)
@@ -259,20 +263,20 @@ _VOCABULARY_REMEDY = (
     severity="warning",
     url=_VOCABULARY_URL,
 )
-def chat_vocabulary(draft: Draft) -> Iterator[Note]:
+def chat_vocabulary(draft: Draft) -> Iterator[Finding]:
     """A model that chats only with a vocabulary file beside its weights."""
     file, image = draft.possible_vocabulary, draft.image
     if file is None or image is None:
         return
     if image.version is not None:
-        yield Note(
+        yield Finding(
             "info",
             f"model_uri: vLLM {image.version_text} needs {file.name} beside the weights to chat "
             f"under network isolation ({file.url})",
         )
     elif VOCABULARY_FOLDER not in draft.spec.serving.env:
         # Not set for the user: an engine that embeds the file cannot chat when the folder lacks it.
-        yield Note(
+        yield Finding(
             "warning",
             f"image: the vLLM version of {image.uri} is unknown; below {_embedded(draft)} {draft.spec.model} "
             f"needs {file.name} beside the weights to chat under network isolation",
@@ -294,7 +298,7 @@ def _embedded(draft: Draft) -> str:
     remedy=_VOCABULARY_REMEDY,
     url=_VOCABULARY_URL,
 )
-def chat_vocabulary_file(fact: Artifacts, draft: Draft | None) -> Iterator[Note]:
+def chat_vocabulary_file(fact: Artifacts, draft: Draft | None) -> Iterator[Finding]:
     """A prefix without the vocabulary file that the isolated container needs."""
     needed = draft.possible_vocabulary if draft is not None else None
     if draft is None or needed is None or fact.target is None or fact.target.problem is not None:
@@ -304,7 +308,7 @@ def chat_vocabulary_file(fact: Artifacts, draft: Draft | None) -> Iterator[Note]
     if needed.name in fact.target.keys:
         return
     prefix, model = fact.target.uri, draft.spec.model
-    yield Note(
+    yield Finding(
         "error",
         f"model_uri: there is no {needed.name} in {prefix}: {model} would serve and could not chat",
         f"Add the file: `curl -fsSO {needed.url}`, then `aws s3 cp {needed.name} {prefix}`. Or take an image "

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from peagle_sm.core.catalog import known_instance_types, known_regions
-from peagle_sm.core.checks.base import Check, Edits, Fix, Note, check
+from peagle_sm.core.checks.base import Check, Edits, Fix, check
 from peagle_sm.core.plan.environment import environment
 from peagle_sm.core.plan.payloads import host_ami
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.validation import suggest
+from peagle_sm.core.words import Finding
 
 
 @check(
@@ -24,7 +25,7 @@ from peagle_sm.core.spec.validation import suggest
     remedy="Nothing to do: on AWS the roles of the spec are used.",
     severity="info",
 )
-def local_roles(draft: Draft) -> Iterator[Note]:
+def local_roles(draft: Draft) -> Iterator[Finding]:
     """Roles of the spec that the local server's own roles replace."""
     if not draft.context.local:
         return
@@ -34,7 +35,7 @@ def local_roles(draft: Draft) -> Iterator[Note]:
     }
     for field, (given, used) in roles.items():
         if given is not None and given != used:
-            yield Note("info", f"{field}: {given} is replaced by the local server's {used}")
+            yield Finding("info", f"{field}: {given} is replaced by the local server's {used}")
 
 
 @check(
@@ -44,11 +45,11 @@ def local_roles(draft: Draft) -> Iterator[Note]:
     remedy="Nothing to do: on AWS the region of the spec is used.",
     severity="info",
 )
-def local_region(draft: Draft) -> Iterator[Note]:
+def local_region(draft: Draft) -> Iterator[Finding]:
     """A region of the spec that the local server's own replaces."""
     given = draft.spec.placement.region
     if draft.context.local and given is not None and given != draft.region:
-        yield Note("info", f"placement.region: {given} is replaced by the local server's {draft.region}")
+        yield Finding("info", f"placement.region: {given} is replaced by the local server's {draft.region}")
 
 
 @check(
@@ -59,14 +60,14 @@ def local_region(draft: Draft) -> Iterator[Note]:
     severity="warning",
     url="https://github.com/boto/botocore",
 )
-def region_name(draft: Draft) -> Iterator[Note]:
+def region_name(draft: Draft) -> Iterator[Finding]:
     """A region that botocore does not know for SageMaker."""
     given = draft.spec.placement.region
-    if given is None or any(gap.field == "placement.region" for gap in draft.gaps):
+    if given is None or any(missing.field == "placement.region" for missing in draft.missing_fields):
         return  # as a missing fact it has been named already
     known = known_regions() | draft.catalog.regions.keys()
     if given not in known:
-        yield Note("warning", f"placement.region: {given!r} is not a known region.{suggest(given, known)}")
+        yield Finding("warning", f"placement.region: {given!r} is not a known region.{suggest(given, known)}")
 
 
 REGION_CHECKS: tuple[Check, ...] = (local_roles, local_region, region_name)
@@ -109,12 +110,12 @@ def _known_type(name: str, draft: Draft) -> str:
     remedy="Use a type that AWS has for hosting.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariant.html",
 )
-def instance_type(draft: Draft) -> Iterator[Note]:
+def instance_type(draft: Draft) -> Iterator[Finding]:
     """An instance type that AWS does not have for endpoints."""
     known = known_instance_types()
     for name in draft.instance_types:
         if name not in known:
-            yield Note(
+            yield Finding(
                 "error",
                 f"placement.instance_types: found {name!r}; allowed: one of the {len(known)} types that AWS "
                 f"has for endpoints.{_known_type(name, draft)}",
@@ -130,14 +131,14 @@ def instance_type(draft: Draft) -> Iterator[Note]:
     severity="warning",
     url="https://github.com/aws/sagemaker-python-sdk",
 )
-def jumpstart_instance(draft: Draft) -> Iterator[Note]:
+def jumpstart_instance(draft: Draft) -> Iterator[Finding]:
     """An instance type that JumpStart's spec does not list for the model."""
     if draft.jumpstart is None:
         return
     for name in draft.instance_types:
         if name not in draft.jumpstart.instance_types:
             listed = ", ".join(draft.jumpstart.instance_types)
-            yield Note(
+            yield Finding(
                 "warning", f"{name} is not among the types that JumpStart lists for the model: {listed}"
             )
 
@@ -149,13 +150,13 @@ def jumpstart_instance(draft: Draft) -> Iterator[Note]:
     remedy="List types of families that share an image.",
     url="https://github.com/aws/sagemaker-python-sdk",
 )
-def instance_families(draft: Draft) -> Iterator[Note]:
+def instance_families(draft: Draft) -> Iterator[Finding]:
     """Instance types for which JumpStart would use different images."""
     if draft.jumpstart is None or draft.spec.image is not None:
         return
     images = {draft.jumpstart.image_for(name) for name in draft.instance_types}
     if len(images) > 1:
-        yield Note("error", "placement.instance_types: JumpStart has different images for these families")
+        yield Finding("error", "placement.instance_types: JumpStart has different images for these families")
 
 
 def _fitting_ami(draft: Draft) -> Edits:
@@ -172,14 +173,14 @@ def _fitting_ami(draft: Draft) -> Edits:
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariant.html",
     fix=Fix("set the host AMI that suits image and GPU", edits=_fitting_ami),
 )
-def host_ami_driver(draft: Draft) -> Iterator[Note]:
+def host_ami_driver(draft: Draft) -> Iterator[Finding]:
     """A host AMI whose driver is too old for the image's CUDA or for the GPU."""
     images, ami = draft.catalog.images, host_ami(draft)
     if ami is None:
         return
     if ami not in images.amis:
         allowed = ", ".join(sorted(images.amis))
-        yield Note(
+        yield Finding(
             "error",
             f"placement.inference_ami_version: found {ami!r}; allowed: {allowed}.{suggest(ami, images.amis)}",
         )
@@ -188,11 +189,11 @@ def host_ami_driver(draft: Draft) -> Iterator[Note]:
     cuda = draft.image.cuda if draft.image else None
     needed = images.driver_for_cuda.get(cuda.partition(".")[0]) if cuda else None
     if needed is not None and driver < needed:
-        yield Note("error", f"host AMI {ami} has driver {driver}; the image's CUDA {cuda} needs {needed}")
+        yield Finding("error", f"host AMI {ami} has driver {driver}; the image's CUDA {cuda} needs {needed}")
     for name in draft.instance_types:
         entry = draft.instance(name)
         if entry is not None and entry.min_driver is not None and driver < entry.min_driver:
-            yield Note(
+            yield Finding(
                 "error",
                 f"host AMI {ami} has driver {driver}; the {entry.gpu} of {name} needs {entry.min_driver}",
             )
@@ -206,7 +207,7 @@ def host_ami_driver(draft: Draft) -> Iterator[Note]:
     severity="warning",
     url="https://github.com/vllm-project/vllm/issues/33992",
 )
-def host_ami_too_new(draft: Draft) -> Iterator[Note]:
+def host_ami_too_new(draft: Draft) -> Iterator[Finding]:
     """An image with vLLM below 0.17 on a host AMI with driver 580."""
     images, ami = draft.catalog.images, host_ami(draft)
     clash, image = images.driver_clash, draft.image
@@ -216,7 +217,7 @@ def host_ami_too_new(draft: Draft) -> Iterator[Note]:
         return
     driver = images.amis[ami].driver
     if driver >= clash.driver:
-        yield Note(
+        yield Finding(
             "warning",
             f"image: vLLM {image.version_text} on host AMI {ami} (driver {driver}) may end with Error 803",
         )
@@ -230,12 +231,12 @@ def host_ami_too_new(draft: Draft) -> Iterator[Note]:
     severity="warning",
     url="https://docs.aws.amazon.com/sagemaker/latest/dg/realtime-endpoints-heterogeneous.html",
 )
-def instance_pools_region(draft: Draft) -> Iterator[Note]:
+def instance_pools_region(draft: Draft) -> Iterator[Finding]:
     """Several instance types in a region without instance pools."""
     known = draft.catalog.instance_pools.regions
     if len(draft.instance_types) < 2 or draft.context.local or draft.region in known:
         return
-    yield Note(
+    yield Finding(
         "warning",
         f"placement.instance_types: {len(draft.instance_types)} types need instance pools, which "
         f"{draft.region} is not known to have; known: {', '.join(known)}",
@@ -250,11 +251,13 @@ def instance_pools_region(draft: Draft) -> Iterator[Note]:
     severity="warning",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariant.html",
 )
-def host_ami_unknown(draft: Draft) -> Iterator[Note]:
+def host_ami_unknown(draft: Draft) -> Iterator[Finding]:
     """A GPU instance and an image whose CUDA version its tag does not tell."""
     gpu = any((entry := draft.instance(name)) and entry.gpu_count for name in draft.instance_types)
     if gpu and draft.image is not None and host_ami(draft) is None:
-        yield Note("warning", f"the CUDA version of {draft.image.uri} is not known, so no host AMI is chosen")
+        yield Finding(
+            "warning", f"the CUDA version of {draft.image.uri} is not known, so no host AMI is chosen"
+        )
 
 
 def _every_gpu(draft: Draft) -> Edits:
@@ -271,7 +274,7 @@ def _every_gpu(draft: Draft) -> Edits:
     url="https://aws.amazon.com/ec2/instance-types/",
     fix=Fix("run a replica on every GPU", edits=_every_gpu),
 )
-def gpus(draft: Draft) -> Iterator[Note]:
+def gpus(draft: Draft) -> Iterator[Finding]:
     """GPUs that nothing uses, or more asked for than there are."""
     serving = draft.spec.serving
     wanted = serving.tensor_parallel_size * serving.data_parallel_size
@@ -280,7 +283,7 @@ def gpus(draft: Draft) -> Iterator[Note]:
         if entry is None:
             continue
         if wanted > max(entry.gpu_count, 1):
-            yield Note(
+            yield Finding(
                 "error",
                 f"serving: tensor_parallel_size x data_parallel_size is {wanted}; "
                 f"{name} has {entry.gpu_count} GPUs",
@@ -288,7 +291,7 @@ def gpus(draft: Draft) -> Iterator[Note]:
             )
         elif entry.gpu_count > wanted:
             idle = entry.gpu_count - wanted
-            yield Note(
+            yield Finding(
                 "warning", f"{idle} of the {entry.gpu_count} GPUs of {name} would be billed and unused"
             )
 
@@ -307,12 +310,12 @@ def _same_degree(draft: Draft) -> Edits:
     url="https://github.com/aws/sagemaker-python-sdk",
     fix=Fix("set TENSOR_PARALLEL_DEGREE to the same figure", edits=_same_degree),
 )
-def tensor_parallel_degree(draft: Draft) -> Iterator[Note]:
+def tensor_parallel_degree(draft: Draft) -> Iterator[Finding]:
     """TENSOR_PARALLEL_DEGREE that contradicts the tensor parallel size."""
     degree = environment(draft).get("TENSOR_PARALLEL_DEGREE")
     size = str(draft.spec.serving.tensor_parallel_size)
     if degree is not None and degree != size:
-        yield Note(
+        yield Finding(
             "warning",
             f"JumpStart sets TENSOR_PARALLEL_DEGREE={degree} beside SM_VLLM_TENSOR_PARALLEL_SIZE={size}",
         )
@@ -325,13 +328,15 @@ def tensor_parallel_degree(draft: Draft) -> Iterator[Note]:
     remedy="Choose max_lifetime_hours within the plan's own end, and list one instance type.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ProductionVariantCapacityReservationConfig.html",
 )
-def capacity_reservation(draft: Draft) -> Iterator[Note]:
+def capacity_reservation(draft: Draft) -> Iterator[Finding]:
     """A reservation, with what it implies."""
     if draft.spec.placement.capacity_reservation_arn is None:
         return
-    yield Note("warning", "the endpoint runs only in the reservation and stops serving when it ends")
+    yield Finding("warning", "the endpoint runs only in the reservation and stops serving when it ends")
     if len(draft.instance_types) > 1:
-        yield Note("error", "placement: a capacity reservation is for one instance type; several are listed")
+        yield Finding(
+            "error", "placement: a capacity reservation is for one instance type; several are listed"
+        )
 
 
 @check(
@@ -341,14 +346,14 @@ def capacity_reservation(draft: Draft) -> Iterator[Note]:
     remedy="Leave security.kms_key_id out for this instance type.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpointConfig.html",
 )
-def kms_local_storage(draft: Draft) -> Iterator[Note]:
+def kms_local_storage(draft: Draft) -> Iterator[Finding]:
     """A KMS key with an instance type that has local disks."""
     if draft.spec.security.kms_key_id is None:
         return
     for name in draft.instance_types:
         entry = draft.instance(name)
         if entry is not None and entry.local_storage:
-            yield Note("error", f"security.kms_key_id: {name} has local storage and takes no KMS key")
+            yield Finding("error", f"security.kms_key_id: {name} has local storage and takes no KMS key")
 
 
 def _isolated(_: Draft) -> Edits:
@@ -364,10 +369,10 @@ def _isolated(_: Draft) -> Edits:
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateModel.html",
     fix=Fix("turn network isolation on", edits=_isolated),
 )
-def network_isolation(draft: Draft) -> Iterator[Note]:
+def network_isolation(draft: Draft) -> Iterator[Finding]:
     """Network isolation turned off."""
     if not draft.spec.security.network_isolation:
-        yield Note("warning", "security.network_isolation is off")
+        yield Finding("warning", "security.network_isolation is off")
 
 
 INSTANCE_CHECKS: tuple[Check, ...] = (

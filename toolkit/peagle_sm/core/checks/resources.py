@@ -15,15 +15,14 @@ from peagle_sm.core.checks.base import (
     Key,
     KeyRights,
     Network,
-    Note,
     Price,
     Quotas,
     Reservation,
     preflight_check,
 )
-from peagle_sm.core.checks.image import is_aws_own
 from peagle_sm.core.plan.cost import cost_of
 from peagle_sm.core.plan.resolve import Draft
+from peagle_sm.core.words import Finding
 
 _QUOTAS = "https://docs.aws.amazon.com/general/latest/gr/sagemaker.html"
 _S3_SOURCE = "https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_S3ModelDataSource.html"
@@ -57,7 +56,7 @@ def _second_fleet(draft: Draft) -> bool:
     remedy="Ask for more: Service Quotas console, Amazon SageMaker, the name that is given here.",
     url=_QUOTAS,
 )
-def quota_instances(fact: Quotas, draft: Draft | None) -> Iterator[Note]:
+def quota_instances(fact: Quotas, draft: Draft | None) -> Iterator[Finding]:
     """A quota for the instance type that is too small, the instances of other endpoints counted."""
     if draft is None or draft.spec.placement.capacity_reservation_arn is not None:
         return
@@ -75,7 +74,7 @@ def quota_instances(fact: Quotas, draft: Draft | None) -> Iterator[Note]:
             short.append(f"{quota_name(name)!r} is {granted:g}{others}; needed: {need}")
     left = len(draft.instance_types) - len(short)
     for message in short:
-        yield Note("warning" if left else "error", message)
+        yield Finding("warning" if left else "error", message)
 
 
 @preflight_check(
@@ -86,13 +85,13 @@ def quota_instances(fact: Quotas, draft: Draft | None) -> Iterator[Note]:
     remedy="Delete endpoints that nobody uses (`peagle-sm list --all`), or ask for more.",
     url=_QUOTAS,
 )
-def quota_all_instances(fact: Quotas, draft: Draft | None) -> Iterator[Note]:
+def quota_all_instances(fact: Quotas, draft: Draft | None) -> Iterator[Finding]:
     """Too many instances in all endpoints together."""
     if draft is None or fact.all_granted is None:
         return
     used = sum(fact.in_use.values()) - sum(fact.own_in_use.values())
     if fact.all_granted - used < instances_needed(draft):
-        yield Note(
+        yield Finding(
             "error",
             f"{ALL_INSTANCES!r} is {fact.all_granted:g}, {used} in use by other endpoints; "
             f"needed: {instances_needed(draft)}",
@@ -107,26 +106,28 @@ def quota_all_instances(fact: Quotas, draft: Draft | None) -> Iterator[Note]:
     remedy="Name a plan that is Active, is for endpoints, has the type, and outlives max_lifetime_hours.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeTrainingPlan.html",
 )
-def reservation(fact: Reservation, draft: Draft | None) -> Iterator[Note]:
+def reservation(fact: Reservation, draft: Draft | None) -> Iterator[Finding]:
     """A training plan that cannot carry the endpoint."""
     if draft is None or draft.spec.placement.capacity_reservation_arn is None:
         return
     if fact.problem is not None:
-        yield Note("error", f"placement.capacity_reservation_arn: {fact.problem}")
+        yield Finding("error", f"placement.capacity_reservation_arn: {fact.problem}")
         return
     if fact.status != "Active":
-        yield Note("error", f"the training plan is {fact.status or 'without a status'}; needed: Active")
+        yield Finding("error", f"the training plan is {fact.status or 'without a status'}; needed: Active")
     if fact.targets and "endpoint" not in fact.targets:
-        yield Note("error", f"the training plan is for {', '.join(fact.targets)}; needed: endpoint")
+        yield Finding("error", f"the training plan is for {', '.join(fact.targets)}; needed: endpoint")
     for name in draft.instance_types:
         if fact.instance_types and name not in fact.instance_types:
-            yield Note("error", f"the training plan has {', '.join(fact.instance_types)}; needed: {name}")
+            yield Finding("error", f"the training plan has {', '.join(fact.instance_types)}; needed: {name}")
     if fact.free is not None and fact.free < instances_needed(draft):
-        yield Note("error", f"the training plan has {fact.free} free; needed: {instances_needed(draft)}")
+        yield Finding("error", f"the training plan has {fact.free} free; needed: {instances_needed(draft)}")
     hours = timedelta(hours=draft.spec.lifecycle.max_lifetime_hours)
     now = draft.context.now
     if fact.ends is not None and now is not None and now + hours > fact.ends:
-        yield Note("warning", f"the training plan ends {fact.ends:%Y-%m-%d %H:%M}, before the lifetime does")
+        yield Finding(
+            "warning", f"the training plan ends {fact.ends:%Y-%m-%d %H:%M}, before the lifetime does"
+        )
 
 
 @preflight_check(
@@ -137,11 +138,11 @@ def reservation(fact: Reservation, draft: Draft | None) -> Iterator[Note]:
     remedy="Push the image, correct its tag, or let this account and sagemaker.amazonaws.com pull it.",
     url="https://docs.aws.amazon.com/AmazonECR/latest/APIReference/API_BatchGetImage.html",
 )
-def image_exists(fact: EcrImage, draft: Draft | None) -> Iterator[Note]:
+def image_exists(fact: EcrImage, draft: Draft | None) -> Iterator[Finding]:
     """An image that its registry does not have."""
     if not fact.exists:
-        aws = draft is not None and is_aws_own(draft)
-        yield Note(
+        aws = draft is not None and draft.image_published_by_aws
+        yield Finding(
             "error",
             f"image: {fact.uri} is not there: {fact.reason or 'not found'}",
             "Take a tag of the releases of aws/deep-learning-containers." if aws else "",
@@ -156,13 +157,13 @@ def image_exists(fact: EcrImage, draft: Draft | None) -> Iterator[Note]:
     remedy="Correct the address, or upload the files.",
     url=_S3_SOURCE,
 )
-def artifacts_readable(fact: Artifacts, _: Draft | None) -> Iterator[Note]:
+def artifacts_readable(fact: Artifacts, _: Draft | None) -> Iterator[Finding]:
     """A prefix of target or head that is empty, or whose bucket is not there."""
     for field, prefix in fact.all:
         if prefix.problem is not None:
-            yield Note("error", f"{field}: {prefix.uri}: {prefix.problem}")
+            yield Finding("error", f"{field}: {prefix.uri}: {prefix.problem}")
         elif not prefix.keys:
-            yield Note("error", f"{field}: there is nothing below {prefix.uri}")
+            yield Finding("error", f"{field}: there is nothing below {prefix.uri}")
 
 
 @preflight_check(
@@ -173,11 +174,11 @@ def artifacts_readable(fact: Artifacts, _: Draft | None) -> Iterator[Note]:
     remedy="Copy the files to a bucket in the endpoint's region.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ContainerDefinition.html",
 )
-def artifacts_region(fact: Artifacts, draft: Draft | None) -> Iterator[Note]:
+def artifacts_region(fact: Artifacts, draft: Draft | None) -> Iterator[Finding]:
     """A bucket in another region than the endpoint."""
     for field, prefix in fact.all:
         if draft is not None and prefix.region not in (None, draft.region):
-            yield Note("error", f"{field}: {prefix.uri} is in {prefix.region}; needed: {draft.region}")
+            yield Finding("error", f"{field}: {prefix.uri} is in {prefix.region}; needed: {draft.region}")
 
 
 @preflight_check(
@@ -188,7 +189,7 @@ def artifacts_region(fact: Artifacts, draft: Draft | None) -> Iterator[Note]:
     remedy="Upload config.json and safetensors only; leave .bin, .pt and .py files out.",
     url="https://huggingface.co/docs/safetensors/index",
 )
-def artifacts_files(fact: Artifacts, draft: Draft | None) -> Iterator[Note]:
+def artifacts_files(fact: Artifacts, draft: Draft | None) -> Iterator[Finding]:
     """A prefix without config.json or weights, or with files that are code."""
     beside = draft.head_beside_target if draft is not None else None
     for field, prefix in fact.all:
@@ -198,7 +199,7 @@ def artifacts_files(fact: Artifacts, draft: Draft | None) -> Iterator[Note]:
         for wanted in ("config.json", ".safetensors"):
             if not prefix.more and not any(name.endswith(wanted) for name in names):
                 what = wanted if wanted[0] != "." else f"*{wanted}"
-                yield Note("error", f"{field}: there is no {what} in {prefix.uri}")
+                yield Finding("error", f"{field}: there is no {what} in {prefix.uri}")
         code = [
             key
             for key in prefix.keys
@@ -206,7 +207,7 @@ def artifacts_files(fact: Artifacts, draft: Draft | None) -> Iterator[Note]:
         ]
         if code:
             told = ", ".join(code[:3]) + (" …" if len(code) > 3 else "")
-            yield Note("warning", f"{field}: {prefix.uri} has files that can run code: {told}")
+            yield Finding("warning", f"{field}: {prefix.uri} has files that can run code: {told}")
 
 
 @preflight_check(
@@ -219,11 +220,11 @@ def artifacts_files(fact: Artifacts, draft: Draft | None) -> Iterator[Note]:
     severity="warning",
     url="https://docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html",
 )
-def artifacts_kms(fact: KeyRights, _: Draft | None) -> Iterator[Note]:
+def artifacts_kms(fact: KeyRights, _: Draft | None) -> Iterator[Finding]:
     """Weights encrypted by a key that the role's own policies do not let it use."""
     if fact.rights.denied:
         keys = ", ".join(fact.keys)
-        yield Note(
+        yield Finding(
             "warning", f"the weights are encrypted by {keys}; the role may not {fact.rights.denied[0]}"
         )
 
@@ -236,10 +237,10 @@ def artifacts_kms(fact: KeyRights, _: Draft | None) -> Iterator[Note]:
     remedy="Enable the key, or name another.",
     url="https://docs.aws.amazon.com/kms/latest/APIReference/API_DescribeKey.html",
 )
-def kms_key(fact: Key, _: Draft | None) -> Iterator[Note]:
+def kms_key(fact: Key, _: Draft | None) -> Iterator[Finding]:
     """A key for the volume that cannot be used."""
     if fact.state != "Enabled":
-        yield Note("error", f"security.kms_key_id: {fact.key_id} is {fact.state or 'not there'}")
+        yield Finding("error", f"security.kms_key_id: {fact.key_id} is {fact.state or 'not there'}")
 
 
 @preflight_check(
@@ -250,7 +251,7 @@ def kms_key(fact: Key, _: Draft | None) -> Iterator[Note]:
     remedy="Correct security.vpc, or take subnets with free addresses.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_VpcConfig.html",
 )
-def vpc(fact: Network, draft: Draft | None) -> Iterator[Note]:
+def vpc(fact: Network, draft: Draft | None) -> Iterator[Finding]:
     """Subnets or security groups that are not there, or subnets that are full."""
     wanted = draft.spec.security.vpc if draft is not None else None
     if wanted is None or draft is None:
@@ -258,10 +259,10 @@ def vpc(fact: Network, draft: Draft | None) -> Iterator[Note]:
     lost = [each for each in wanted.subnet_ids if each not in fact.subnets]
     lost += [each for each in wanted.security_group_ids if each not in fact.security_groups]
     if lost:
-        yield Note("error", f"security.vpc: not found in {draft.region}: {', '.join(lost)}")
+        yield Finding("error", f"security.vpc: not found in {draft.region}: {', '.join(lost)}")
     for name, (zone, free) in fact.subnets.items():
         if free < _FREE_ADDRESSES:
-            yield Note("error", f"security.vpc: subnet {name} in {zone} has {free} free addresses")
+            yield Finding("error", f"security.vpc: subnet {name} in {zone} has {free} free addresses")
 
 
 @preflight_check(
@@ -273,17 +274,19 @@ def vpc(fact: Network, draft: Draft | None) -> Iterator[Note]:
     severity="warning",
     url="https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/price-changes.html",
 )
-def price_listed(fact: tuple[Price, ...], draft: Draft | None) -> Iterator[Note]:
+def price_listed(fact: tuple[Price, ...], draft: Draft | None) -> Iterator[Finding]:
     """A type that AWS lists no hosting price for, or a price that is not the plan's."""
     if draft is None:
         return
     for price in fact:
         known = draft.catalog.price(price.instance_type, draft.region)
         if price.usd_per_hour is None:
-            yield Note("warning", f"AWS lists no hosting price for {price.instance_type} in {draft.region}")
+            yield Finding(
+                "warning", f"AWS lists no hosting price for {price.instance_type} in {draft.region}"
+            )
         elif known is None or abs(known.usd_per_hour - price.usd_per_hour) > _PRICE_OFF:
             counted = f"the plan counts {known.usd_per_hour:.2f}" if known else "the plan knows none"
-            yield Note(
+            yield Finding(
                 "warning",
                 f"{price.instance_type} is {price.usd_per_hour:.2f} USD/hour ({price.date}); {counted}"
                 f"{_over_budget(draft, price.usd_per_hour)}",

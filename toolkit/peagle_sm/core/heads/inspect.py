@@ -5,12 +5,11 @@ The target is checked only as far as the head must fit it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from peagle_sm.core.heads.layout import (
-    HeadFault,
     HeadReport,
     Layout,
     depth_faults,
@@ -19,6 +18,7 @@ from peagle_sm.core.heads.layout import (
 )
 from peagle_sm.core.heads.reading import Contents, Folder, read_contents
 from peagle_sm.core.heads.weights import FLOATS, MASK, Tensor, vocabulary_faults, weight_faults
+from peagle_sm.core.words import Finding, worst_first
 
 FAMILIES = ("llama", "qwen2", "qwen3", "qwen3_moe", "gpt_oss", "gemma4", "gemma4_text")
 """Families whose targets vLLM 0.32.0 lets an EAGLE-3 head read from, and that were looked at here."""
@@ -53,46 +53,43 @@ def target_facts(config: Mapping[str, Any]) -> TargetFacts:
     )
 
 
-def target_faults(layout: Layout, target: TargetFacts) -> Iterator[HeadFault]:
+def target_faults(layout: Layout, target: TargetFacts) -> Iterator[Finding]:
     """What of a head does not fit its target."""
     if target.model_type and target.model_type not in FAMILIES:
-        yield HeadFault(
-            "target-family",
+        yield Finding(
             "warning",
             f"the target's family, {target.model_type}, was not looked at; looked at: {', '.join(FAMILIES)}",
+            check="target-family",
         )
     if target.hidden is not None and layout.target_hidden != target.hidden:
-        yield HeadFault(
-            "target-size",
+        yield Finding(
             "error",
             f"the head reads states of {layout.target_hidden} values, and the target's have {target.hidden}",
             "Take the head that was trained for this target.",
+            check="target-size",
         )
     if target.vocab is not None and layout.vocab != target.vocab:
-        yield HeadFault(
-            "target-vocabulary",
+        yield Finding(
             "error",
             f"the head's vocab_size is {layout.vocab}, and the target's {target.vocab}",
             "Take the head that was trained for this target.",
+            check="target-vocabulary",
         )
     outside = [
         each for each in layout.aux_layer_ids if target.layers is not None and not _within(each, target)
     ]
     if outside:
-        yield HeadFault(
-            "aux-layers",
+        yield Finding(
             "error",
             f"eagle_aux_hidden_state_layer_ids: found {list(layout.aux_layer_ids)}; the target has "
             f"{target.layers} layers, so {', '.join(map(str, outside))} never comes",
+            check="aux-layers",
         )
 
 
 def _within(index: Any, target: TargetFacts) -> bool:
     # 0 is the embedding's output, and the last layer's is the number of layers.
     return type(index) is int and target.layers is not None and 0 <= index <= target.layers
-
-
-_ORDER = {"error": 0, "warning": 1, "info": 2}
 
 
 def inspect_head(
@@ -140,7 +137,7 @@ def inspect_head(
         files=folder.records(),
         parameters=sum(each.count for each in contents.tensors.values() if each.dtype in FLOATS),
         dtype=_dtype(contents),
-        faults=tuple(_sorted(faults)),
+        faults=tuple(worst_first(faults)),
     )
     return report if layout is None else _with_layout(report, layout, parallel)
 
@@ -159,7 +156,7 @@ def inspect_files(folder: Folder) -> HeadReport:
         files=folder.records(),
         parameters=sum(each.count for each in contents.tensors.values()),
         dtype=_dtype(contents),
-        faults=tuple(_sorted(contents.faults)),
+        faults=tuple(worst_first(contents.faults)),
     )
 
 
@@ -191,7 +188,3 @@ def _with_layout(report: HeadReport, layout: Layout, parallel: bool) -> HeadRepo
 def _dtype(contents: Contents) -> str | None:
     found = sorted({each.dtype for each in contents.tensors.values() if each.dtype in FLOATS})
     return ", ".join(found) or None
-
-
-def _sorted(faults: Iterable[HeadFault]) -> list[HeadFault]:
-    return sorted(faults, key=lambda fault: _ORDER[fault.severity])

@@ -14,10 +14,10 @@ import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
-from peagle_sm.core.heads.layout import FileRecord, HeadFault, depth_faults
+from peagle_sm.core.heads.layout import FileRecord, depth_faults
 from peagle_sm.core.heads.weights import (
     LENGTH_BYTES,
     TO_DRAFT,
@@ -27,6 +27,7 @@ from peagle_sm.core.heads.weights import (
     header_length,
     parse_header,
 )
+from peagle_sm.core.words import Finding
 
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -45,22 +46,22 @@ _LICENCE_FILE = re.compile(r"(licen[cs]e|copying)(\..*)?$", re.IGNORECASE)
 _LICENCE_LINE = re.compile(r"^licen[cs]e:\s*[\"']?([^\s\"'#]+)", re.MULTILINE)
 
 
-def file_faults(sizes: Mapping[str, int]) -> Iterator[HeadFault]:
+def file_faults(sizes: Mapping[str, int]) -> Iterator[Finding]:
     """Files that must not be there, and weights that are not."""
     for name in sorted(sizes):
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts:
-            yield HeadFault("files", "error", f"{name!r} would be written outside of the head's folder")
+            yield Finding("error", f"{name!r} would be written outside of the head's folder", check="files")
         elif path.suffix.lower() in CODE:
-            yield HeadFault(
-                "remote-code", "error", f"{name} is code; a head is weights and configs", _TAKE_OUT
+            yield Finding(
+                "error", f"{name} is code; a head is weights and configs", _TAKE_OUT, check="remote-code"
             )
         elif path.suffix.lower() in PICKLES:
-            yield HeadFault(
-                "pickle", "error", f"{name} can run code when it is loaded; only safetensors", _TAKE_OUT
+            yield Finding(
+                "error", f"{name} can run code when it is loaded; only safetensors", _TAKE_OUT, check="pickle"
             )
     if not shards(sizes):
-        yield HeadFault("weights-missing", "error", "there is no .safetensors file in it")
+        yield Finding("error", "there is no .safetensors file in it", check="weights-missing")
 
 
 _TAKE_OUT = "Take the file out, or another head."
@@ -71,36 +72,38 @@ def shards(sizes: Mapping[str, int]) -> list[str]:
     return sorted(name for name in sizes if name.endswith(".safetensors") and "/" not in name)
 
 
-def code_faults(name: str, config: Any) -> Iterator[HeadFault]:
+def code_faults(name: str, config: Any) -> Iterator[Finding]:
     """An ``auto_map`` in a config: a class that would be loaded from the repository's own code."""
     if isinstance(config, Mapping) and config.get("auto_map"):
-        yield HeadFault(
-            "remote-code",
+        yield Finding(
             "error",
             f"{name} has an auto_map: it loads code from its repository",
             "Take another head.",
+            check="remote-code",
         )
 
 
-def index_faults(index: Any, tensors: Mapping[str, str], sizes: Mapping[str, int]) -> Iterator[HeadFault]:
+def index_faults(index: Any, tensors: Mapping[str, str], sizes: Mapping[str, int]) -> Iterator[Finding]:
     """Hold the index against the files; ``tensors`` is name -> file, as the headers say."""
     table = index.get("weight_map") if isinstance(index, Mapping) else None
     if not isinstance(table, Mapping):
-        yield HeadFault("index", "error", f"{INDEX} has no weight_map")
+        yield Finding("error", f"{INDEX} has no weight_map", check="index")
         return
     for file in sorted({str(each) for each in table.values()}):
         if file not in sizes:
-            yield HeadFault(
-                "index", "error", f"{INDEX} names {file}, which is not there", "Fetch the head again."
+            yield Finding(
+                "error", f"{INDEX} names {file}, which is not there", "Fetch the head again.", check="index"
             )
     for name, file in table.items():
         if str(file) in sizes and tensors.get(name) != file:
-            yield HeadFault("index", "error", f"{INDEX} looks for {name} in {file}, which does not hold it")
+            yield Finding(
+                "error", f"{INDEX} looks for {name} in {file}, which does not hold it", check="index"
+            )
             return
     unlisted = sorted(set(tensors) - set(table))
     if unlisted:
-        yield HeadFault(
-            "index", "error", f"{INDEX} does not name {unlisted[0]}: vLLM may leave it out in silence"
+        yield Finding(
+            "error", f"{INDEX} does not name {unlisted[0]}: vLLM may leave it out in silence", check="index"
         )
 
 
@@ -173,27 +176,7 @@ class Contents:
     tensors: Mapping[str, Tensor]
     values: Mapping[str, Sequence[int]]
     licence: str | None
-    faults: tuple[HeadFault, ...]
-
-
-def local_folder(directory: Path) -> Folder:
-    """A folder on this machine; what hides behind a dot (git's, the hub's own notes) does not count.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    found = {
-        path.relative_to(directory).as_posix(): path.stat().st_size
-        for path in sorted(directory.rglob("*"))
-        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(directory).parts)
-    }
-
-    def read(name: str, start: int, length: int) -> bytes:
-        with (directory / name).open("rb") as file:
-            file.seek(start)
-            return file.read(length)
-
-    return Folder(str(directory), found, read)
+    faults: tuple[Finding, ...]
 
 
 def read_contents(folder: Folder) -> Contents:
@@ -208,25 +191,25 @@ def read_contents(folder: Folder) -> Contents:
         faults += code_faults(name, texts[name])
     config = texts[CONFIG]
     if CONFIG not in folder.sizes:
-        faults.append(HeadFault("config", "error", "there is no config.json in it"))
+        faults.append(Finding("error", "there is no config.json in it", check="config"))
     elif not isinstance(config, Mapping):
-        faults.append(HeadFault("config", "error", "config.json is no JSON object"))
+        faults.append(Finding("error", "config.json is no JSON object", check="config"))
     tensors = _tensors(folder, faults)
     if texts[INDEX] is not None:
         faults += index_faults(texts[INDEX], {n: each.file for n, each in tensors.items()}, folder.sizes)
     values = {n: _values(folder, tensors[n]) for n in (TO_TARGET, TO_DRAFT) if _is_map(tensors.get(n))}
     licence = folder.licence or licence_of(folder.sizes, _card(folder))
     if licence is None:
-        faults.append(HeadFault("licence", "warning", "neither its card nor a file names its licence"))
+        faults.append(Finding("warning", "neither its card nor a file names its licence", check="licence"))
     return Contents(config if isinstance(config, Mapping) else None, tensors, values, licence, tuple(faults))
 
 
-def _json(folder: Folder, name: str, faults: list[HeadFault]) -> Any:
+def _json(folder: Folder, name: str, faults: list[Finding]) -> Any:
     try:
         text = folder.text(name)
         return None if text is None else read_json(text, name)
     except ValueError as error:
-        faults.append(HeadFault("config", "error", str(error)))
+        faults.append(Finding("error", str(error), check="config"))
         return None
 
 
@@ -238,17 +221,17 @@ def _card(folder: Folder) -> str | None:
     return None if text is None else text.decode("utf-8", errors="replace")
 
 
-def _tensors(folder: Folder, faults: list[HeadFault]) -> dict[str, Tensor]:
+def _tensors(folder: Folder, faults: list[Finding]) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     for name in shards(folder.sizes):
         try:
             header = read_header(folder, name)
         except HeaderFault as error:
-            faults.append(HeadFault("header", "error", str(error), "Fetch the file again."))
+            faults.append(Finding("error", str(error), "Fetch the file again.", check="header"))
             continue
         for twice in sorted(found.keys() & header.keys()):
             message = f"{twice} is in {found[twice].file} and in {name}"
-            faults.append(HeadFault("index", "error", message))
+            faults.append(Finding("error", message, check="index"))
         found |= header
     return found
 
@@ -370,29 +353,29 @@ def manifest_faults(
     model: str,
     mode: str,
     num_speculative_tokens: int | None,
-) -> Iterator[HeadFault]:
+) -> Iterator[Finding]:
     """Hold a spec against what was staged, and what was staged against what is there (``sizes``)."""
     for file in manifest.files:
         if file.name not in sizes:
-            yield HeadFault("files", "error", f"{file.name} of the manifest is not there", _AGAIN)
+            yield Finding("error", f"{file.name} of the manifest is not there", _AGAIN, check="files")
         elif sizes[file.name] != file.size:
             found = sizes[file.name]
             message = f"{file.name} has {found} bytes, and {file.size} in the manifest"
-            yield HeadFault("files", "error", message, _AGAIN)
+            yield Finding("error", message, _AGAIN, check="files")
     if manifest.model is not None and manifest.model != model:
-        yield HeadFault(
-            "target-size",
+        yield Finding(
             "error",
             f"it was staged for model {manifest.model}, and the spec's is {model}",
             _OTHER,
+            check="target-size",
         )
     facts = manifest.head_facts
     if facts is None:
-        yield HeadFault("files", "error", "there is no head in what was staged there", _OTHER)
+        yield Finding("error", "there is no head in what was staged there", _OTHER, check="files")
         return
     if facts.method != mode:
-        yield HeadFault(
-            "method", "error", f"it is a {facts.method} head, and the spec's mode is {mode}", _OTHER
+        yield Finding(
+            "error", f"it is a {facts.method} head, and the spec's mode is {mode}", _OTHER, check="method"
         )
     elif num_speculative_tokens is not None:
         yield from depth_faults(num_speculative_tokens, facts.trained_k, parallel=mode == "p-eagle")

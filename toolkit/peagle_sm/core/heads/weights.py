@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeGuard
 
-from peagle_sm.core.heads.layout import HeadFault, Layout
+from peagle_sm.core.heads.layout import Layout
+from peagle_sm.core.words import Finding
 
 Shape = tuple[int, ...]
 
@@ -200,13 +201,17 @@ def optional_tensors(layout: Layout) -> dict[str, Shape]:
     return made
 
 
-def weight_faults(layout: Layout, tensors: Mapping[str, Tensor], *, parallel: bool) -> list[HeadFault]:
+def weight_faults(layout: Layout, tensors: Mapping[str, Tensor], *, parallel: bool) -> list[Finding]:
     """What is missing, misshapen, unexpected, or of a type that the engine would not take."""
     found, twice = _under_one_name(tensors)
-    faults = [HeadFault("weights-unexpected", "error", f"{name} is there under two names") for name in twice]
+    faults = [
+        Finding("error", f"{name} is there under two names", check="weights-unexpected") for name in twice
+    ]
     expected = expected_tensors(layout, parallel=parallel)
     known = {**optional_tensors(layout), **expected}
-    faults += [HeadFault("weights-missing", "error", f"{n} is missing") for n in expected if n not in found]
+    faults += [
+        Finding("error", f"{n} is missing", check="weights-missing") for n in expected if n not in found
+    ]
     for name, tensor in found.items():
         faults += _one(name, tensor, known, layout)
     return [*faults, *_unlike(layout, found)]
@@ -254,30 +259,32 @@ def _under_one_name(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], l
     return found, twice
 
 
-def _one(name: str, tensor: Tensor, known: Mapping[str, Shape], layout: Layout) -> Iterator[HeadFault]:
+def _one(name: str, tensor: Tensor, known: Mapping[str, Shape], layout: Layout) -> Iterator[Finding]:
     if _UNUSED.search(name) or (layout.quantized and _SCALES.search(name)):
         return
     if name not in known:
         if name in (TO_TARGET, TO_DRAFT):
             if name == TO_TARGET:
-                yield HeadFault(
-                    "vocabulary-map",
+                yield Finding(
                     "error",
                     f"{name} is there although the vocabularies are equal: vLLM has no place for it and "
                     "refuses it",
                     "Leave d2t and t2d out.",
+                    check="vocabulary-map",
                 )
             return
-        yield HeadFault("weights-unexpected", "error", f"{name} is not a tensor of this layout{_why(name)}")
+        yield Finding(
+            "error", f"{name} is not a tensor of this layout{_why(name)}", check="weights-unexpected"
+        )
         return
     wanted = known[name]
     same = tensor.count == wanted[-1] if name == MASK else tensor.shape == wanted
     if not same and not layout.quantized:
-        yield HeadFault("weights-shape", "error", f"{name} is {_text(tensor.shape)}, not {_text(wanted)}")
+        yield Finding("error", f"{name} is {_text(tensor.shape)}, not {_text(wanted)}", check="weights-shape")
     allowed = _INTEGERS if name == TO_TARGET else _FLAGS if name == TO_DRAFT else FLOATS
     if tensor.dtype not in allowed and not layout.quantized:
-        yield HeadFault(
-            "dtype", "error", f"{name} is of {tensor.dtype}; allowed: {', '.join(sorted(allowed))}"
+        yield Finding(
+            "error", f"{name} is of {tensor.dtype}; allowed: {', '.join(sorted(allowed))}", check="dtype"
         )
 
 
@@ -289,25 +296,29 @@ def _why(name: str) -> str:
     return ""
 
 
-def _unlike(layout: Layout, found: Mapping[str, Tensor]) -> Iterator[HeadFault]:
+def _unlike(layout: Layout, found: Mapping[str, Tensor]) -> Iterator[Finding]:
     if layout.quantized:
-        yield HeadFault(
-            "dtype", "warning", "the head is quantised: shapes and scales of its weights were not checked"
+        yield Finding(
+            "warning",
+            "the head is quantised: shapes and scales of its weights were not checked",
+            check="dtype",
         )
         return
     names = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
     dtypes = sorted({each.dtype for each in found.values() if each.dtype in FLOATS})
     if len(dtypes) > 1:
-        yield HeadFault("dtype", "warning", f"its weights are of several types: {', '.join(dtypes)}")
+        yield Finding("warning", f"its weights are of several types: {', '.join(dtypes)}", check="dtype")
     elif dtypes and layout.dtype in names and names[layout.dtype] != dtypes[0]:
-        yield HeadFault("dtype", "warning", f"config.json says {layout.dtype}, its weights are {dtypes[0]}")
+        yield Finding(
+            "warning", f"config.json says {layout.dtype}, its weights are {dtypes[0]}", check="dtype"
+        )
     if layout.tied and EMBEDDING in found and OUTPUT not in found:
-        yield HeadFault(
-            "tied-embeddings",
+        yield Finding(
             "error",
             "tie_word_embeddings is true, and vLLM does not tie a head's: it would draft with the target's "
             "lm_head instead of the head's own embedding",
             "Write lm_head.weight into the head, and tie_word_embeddings: false.",
+            check="tied-embeddings",
         )
 
 
@@ -318,13 +329,13 @@ def _text(shape: Shape) -> str:
 _CODE = "vocabulary-map"
 
 
-def vocabulary_faults(layout: Layout, values: Mapping[str, Sequence[int]]) -> list[HeadFault]:
+def vocabulary_faults(layout: Layout, values: Mapping[str, Sequence[int]]) -> list[Finding]:
     """Hold the maps against the vocabularies and each other; ``values`` has those that the files hold."""
     if layout.draft_vocab > layout.vocab:
         message = (
             f"draft_vocab_size {layout.draft_vocab} is larger than the target's vocabulary, {layout.vocab}"
         )
-        return [HeadFault(_CODE, "error", message)]
+        return [Finding("error", message, check=_CODE)]
     offsets = values.get(TO_TARGET)
     if layout.draft_vocab == layout.vocab or offsets is None or len(offsets) != layout.draft_vocab:
         return []  # nothing to map, or weight_faults has said it
@@ -339,27 +350,27 @@ def vocabulary_faults(layout: Layout, values: Mapping[str, Sequence[int]]) -> li
             "tokens "
             "alone, which is what a lost map looks like"
         )
-        faults.append(HeadFault(_CODE, "warning", message))
+        faults.append(Finding("warning", message, check=_CODE))
     return faults
 
 
-def _range_faults(targets: Sequence[int], vocab: int) -> list[HeadFault]:
+def _range_faults(targets: Sequence[int], vocab: int) -> list[Finding]:
     for index, target in enumerate(targets):
         if not 0 <= target < vocab:
             message = (
                 f"d2t maps draft token {index} to {target}, outside of the vocabulary (0 to {vocab - 1})"
             )
-            return [HeadFault(_CODE, "error", message)]
+            return [Finding("error", message, check=_CODE)]
     if len(set(targets)) < len(targets):
         message = (
             f"d2t maps {len(targets)} draft tokens to {len(set(targets))} tokens: two share one. Are these "
             "token ids instead of offsets (id = index + d2t[index])?"
         )
-        return [HeadFault(_CODE, "error", message)]
+        return [Finding("error", message, check=_CODE)]
     return []
 
 
-def _flag_faults(targets: set[int], flags: Sequence[int]) -> list[HeadFault]:
+def _flag_faults(targets: set[int], flags: Sequence[int]) -> list[Finding]:
     marked = {index for index, flag in enumerate(flags) if flag}
     if marked == targets:
         return []
@@ -367,4 +378,4 @@ def _flag_faults(targets: set[int], flags: Sequence[int]) -> list[HeadFault]:
         f"t2d marks {len(marked)} tokens and d2t maps to {len(targets)}; they differ in "
         f"{len(marked ^ targets)}"
     )
-    return [HeadFault(_CODE, "error", message)]
+    return [Finding("error", message, check=_CODE)]

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from peagle_sm.core.errors import NotFound, ServiceFault, SpecError
+from peagle_sm.core.jumpstart.lock import model_name
 from peagle_sm.core.spec.validation import explain, show, suggest
 
 AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
@@ -73,9 +74,6 @@ def damaged(origin: str, found: Any, allowed: str) -> CatalogueDamaged:
 
 
 MANIFEST_KEY = "models_manifest.json"
-_HUB = re.compile(r"^(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/", re.IGNORECASE)
-# The endings by which a repository on the hub names the number format of the same model.
-_FORMATS = re.compile(r"-(fp8|fp4|nvfp4|mxfp4|bf16|int8|int4|awq|gptq)$", re.IGNORECASE)
 
 
 class Row(Record):
@@ -131,23 +129,13 @@ def row_of(rows: Sequence[Row], model_id: str, version: str | None = None) -> Ro
     return chosen[-1]
 
 
-def hub_name(url: str) -> str:
-    """Return the repository of a Hugging Face URL or id, in small letters: "openai/gpt-oss-20b"."""
-    return _HUB.sub("", url.strip()).strip("/").lower()
-
-
-def is_same_model(url: str, hub_id: str) -> bool:
-    """Say whether a URL is that of a repository, or of the same model in another number format."""
-    return _FORMATS.sub("", hub_name(url)) == _FORMATS.sub("", hub_name(hub_id))
-
-
 def candidates(rows: Sequence[Row], hub_id: str, limit: int = 12) -> tuple[Row, ...]:
     """Return the newest rows of models whose id may be that of a repository, the likeliest first.
 
     The manifest has no URLs, so the specs of these have to be read. Likely is who shares the most words
     with the repository's name; who shares none is left out.
     """
-    wanted = _words(_FORMATS.sub("", hub_name(hub_id).rpartition("/")[2]))
+    wanted = _words(model_name(hub_id).rpartition("/")[2])
     newest = {
         row.model_id: row for row in sorted(rows, key=lambda row: order_of(row.version))
     }  # the last one of an id wins

@@ -1,10 +1,11 @@
-"""`peagle.lock`: what JumpStart resolved to, and how two locks differ.
+"""`peagle.lock`: what JumpStart resolved to, for which model, and how two locks differ.
 
 With a lock, deploy and synth look nothing up.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,26 @@ _HEAD = """\
 # Commit it; do not edit it.
 # `peagle-sm lock --upgrade` moves it to JumpStart's newest version and shows what changes.
 """
-_STEP = "Write it anew with `peagle-sm lock SPEC`; nothing in it is yours."
+UNREADABLE_STEP = "Write it anew with `peagle-sm lock SPEC`; nothing in it is yours."
+
+_HUB = re.compile(r"^(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/", re.IGNORECASE)
+# The endings by which a repository on the hub names the number format of the same model.
+_FORMATS = re.compile(r"-(fp8|fp4|nvfp4|mxfp4|bf16|int8|int4|awq|gptq)$", re.IGNORECASE)
+
+
+def hub_name(url: str) -> str:
+    """Return the repository of a Hugging Face URL or id, in lower case: "openai/gpt-oss-20b"."""
+    return _HUB.sub("", url.strip()).strip("/").lower()
+
+
+def model_name(url: str) -> str:
+    """Return the repository as `hub_name` does, without the ending that names a number format."""
+    return _FORMATS.sub("", hub_name(url))
+
+
+def is_same_model(url: str, hub_id: str) -> bool:
+    """Say whether a URL is that of a repository, or of the same model in another number format."""
+    return model_name(url) == model_name(hub_id)
 
 
 class _Part(BaseModel):
@@ -133,10 +153,10 @@ def parse_lock(text: str, origin: str = "peagle.lock") -> Lock:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark else ""
         raise SpecError(
-            f"{origin}: not YAML{where}: {getattr(error, 'problem', error)}", next_step=_STEP
+            f"{origin}: not YAML{where}: {getattr(error, 'problem', error)}", next_step=UNREADABLE_STEP
         ) from error
     if not isinstance(data, dict):
-        raise SpecError(f"{origin}: found {show(data)}; allowed: a lock", next_step=_STEP)
+        raise SpecError(f"{origin}: found {show(data)}; allowed: a lock", next_step=UNREADABLE_STEP)
     if data.get("lock_version") != LOCK_VERSION:
         raise SpecError(
             f"{origin}: lock_version: found {show(data.get('lock_version'))}; allowed: {LOCK_VERSION}",
@@ -146,31 +166,12 @@ def parse_lock(text: str, origin: str = "peagle.lock") -> Lock:
         return Lock.model_validate(data)
     except ValidationError as error:
         told = explain(error, origin=origin, model=Lock)
-        raise SpecError(told.message, next_step=_STEP, details=told.details) from error
+        raise SpecError(told.message, next_step=UNREADABLE_STEP, details=told.details) from error
 
 
 def lock_path(spec_path: Path, place: Place) -> Path:
-    """Where the lock of a spec lies: `peagle.lock` beside `peagle.yaml`, `peagle.local.lock` with --local."""
+    """The path of a spec's lock: `peagle.lock` beside `peagle.yaml`, `peagle.local.lock` with --local."""
     return spec_path.with_suffix(".lock" if place == "aws" else ".local.lock")
-
-
-def locks_beside(spec_path: Path) -> dict[Place, Lock]:
-    """Read the locks beside a spec file; nothing where there is none.
-
-    Raises:
-        SpecError: a lock is there and cannot be read.
-    """
-    found: dict[Place, Lock] = {}
-    places: tuple[Place, ...] = ("aws", "local")
-    for place in places:
-        path = lock_path(spec_path, place)
-        try:
-            found[place] = parse_lock(path.read_text(encoding="utf-8"), str(path))
-        except FileNotFoundError:
-            continue
-        except (OSError, UnicodeDecodeError) as error:
-            raise SpecError(f"{path}: cannot be read: {error}", next_step=_STEP) from error
-    return found
 
 
 def mismatches(

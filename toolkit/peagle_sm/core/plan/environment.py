@@ -14,6 +14,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from peagle_sm.core.catalog import SPECULATIVE_CONFIG
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.validation import explain
@@ -127,7 +128,6 @@ def is_ineffective(drafts: int, first: int, second: int) -> bool:
 
 MODEL_MOUNT = "/opt/ml/model"
 CHANNEL_MOUNT = "/opt/ml/additional-model-data-sources"
-SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
 REQUEST_METRICS = "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS"
 AUTO_RECOVERY = "PROCESS_AUTO_RECOVERY"
 # Read by openai-harmony; JumpStart's spec of gpt-oss-20b sets it in the same way.
@@ -169,10 +169,6 @@ def _base(draft: Draft) -> dict[str, str]:
     return draft.jumpstart.environment_for(draft.instance_types[0])
 
 
-def _published_by_aws(draft: Draft) -> bool:
-    return draft.image is not None and draft.catalog.published_by_aws(draft.image.uri)
-
-
 def environment(draft: Draft) -> dict[str, str]:
     """Return the environment, sorted by name; `serving.env` has the last word."""
     serving = draft.spec.serving
@@ -189,7 +185,7 @@ def environment(draft: Draft) -> dict[str, str]:
         # the engine refuses to start when this is set without speculation
         if draft.image is not None and draft.image.at_least(floor):
             values[REQUEST_METRICS] = "summary"
-        if draft.source == "container" and not _published_by_aws(draft):
+        if draft.source == "container" and not draft.image_published_by_aws:
             values[GATE_NAMESPACE] = acceptance_namespace(draft.spec.name)
     if draft.needed_vocabulary is not None:
         values[VOCABULARY_FOLDER] = MODEL_MOUNT

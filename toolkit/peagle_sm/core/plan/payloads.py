@@ -286,7 +286,7 @@ def requests_for(draft: Draft, names: Names, digest: str) -> tuple[Request, ...]
 
     Empty when a fact is missing that the payloads cannot do without.
     """
-    if draft.gaps:
+    if draft.missing_fields:
         return ()
     marks = tags(draft, digest)
     config = _config(draft)

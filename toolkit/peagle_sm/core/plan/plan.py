@@ -14,20 +14,25 @@ from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.plan.cost import cost_of
 from peagle_sm.core.plan.memory import memory_fit
 from peagle_sm.core.plan.payloads import names_for, requests_for, schedule_name, spec_hash
-from peagle_sm.core.plan.records import Context, Finding, MemoryFit, Names, Request
+from peagle_sm.core.plan.records import Context, MemoryFit, Names, Request
 from peagle_sm.core.plan.resolve import Draft, resolve
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.core.words import STAND_IN, Severity, advised, speculation_text, usd
+from peagle_sm.core.words import (
+    STAND_IN,
+    Finding,
+    advised,
+    speculation_text,
+    usd,
+    worst_first,
+)
 
 __all__ = [
     "Bodies",
     "Context",
-    "Finding",
     "MemoryFit",
     "Names",
     "Plan",
     "Request",
-    "Severity",
     "at_most",
     "bodies",
     "draft_tokens",
@@ -40,7 +45,6 @@ __all__ = [
     "request_name",
     "schedule_name",
     "where",
-    "worst_first",
 ]
 
 _NAME_KEYS = ("EndpointName", "EndpointConfigName", "ModelName", "Name")
@@ -50,7 +54,6 @@ _OWN_NAME = {
     "create_endpoint": "EndpointName",
     "create_inference_component": "InferenceComponentName",
 }
-_ORDER = {"error": 0, "warning": 1, "info": 2}
 _TONES: dict[str, Tone] = {"error": "bad", "warning": "caution", "info": "plain"}
 
 
@@ -230,11 +233,6 @@ def request_name(request: Request) -> str:
     own = _OWN_NAME.get(request.operation)
     keys = (own,) if own else _NAME_KEYS
     return next((str(request.parameters[key]) for key in keys if key in request.parameters), "")
-
-
-def worst_first(findings: tuple[Finding, ...]) -> list[Finding]:
-    """Errors, warnings, then what is good to know."""
-    return sorted(findings, key=lambda each: _ORDER[each.severity])
 
 
 def _card(plan: Plan) -> Card:

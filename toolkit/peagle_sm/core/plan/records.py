@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from peagle_sm.core.words import Severity
-
 
 @dataclass(frozen=True)
 class Request:
@@ -17,22 +15,6 @@ class Request:
     service: str
     operation: str
     parameters: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What one check has to say; an "error" stops a deploy. ``url`` is the public page behind ``source``.
-
-    An advisory carries the ISO date from which somebody must look whether it still holds.
-    """
-
-    check: str
-    severity: Severity
-    message: str
-    next_step: str
-    source: str
-    url: str = ""
-    expires: str | None = None
 
 
 @dataclass(frozen=True)

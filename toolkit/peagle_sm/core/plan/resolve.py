@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 
 from peagle_sm.core.catalog import (
+    SPECULATIVE_CONFIG,
     Catalog,
     HeadEntry,
     ImageFacts,
@@ -23,13 +24,12 @@ CONTAINER_CHANNEL = "eagle"
 JUMPSTART_HEAD = "jumpstart"
 """What a draft head is called that comes with JumpStart's config and is not in the catalogue."""
 
-_SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
 _LONGEST_WAIT_S = 3600
 _LOCK = "Run `peagle-sm lock SPEC`; with --local for the local server."
 
 
 @dataclass(frozen=True)
-class Gap:
+class MissingField:
     """A fact that a payload cannot do without."""
 
     field: str
@@ -39,7 +39,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Draft:
-    """A spec with every choice made; what could not be chosen is None and named in ``gaps``."""
+    """A spec with every choice made; what could not be chosen is None and named in ``missing_fields``."""
 
     spec: EndpointSpec
     context: Context
@@ -59,7 +59,7 @@ class Draft:
     max_model_len: int | None
     role_arn: str | None
     scheduler_role_arn: str | None
-    gaps: tuple[Gap, ...]
+    missing_fields: tuple[MissingField, ...]
     lock: Lock | None = None
 
     @property
@@ -105,17 +105,22 @@ class Draft:
         embedded = self.image.at_least(self.catalog.images.vocabulary_embedded.version)
         return None if embedded else self.model.vocabulary
 
+    @property
+    def image_published_by_aws(self) -> bool:
+        """True when AWS publishes the image; its registries cannot always be described."""
+        return self.image is not None and self.catalog.published_by_aws(self.image.uri)
+
     def instance(self, name: str) -> InstanceEntry | None:
         """Return what is known of an instance type."""
         return self.catalog.instances.get(name)
 
 
 class _Resolver:
-    """Collects gaps while choosing; each method chooses one thing."""
+    """Collects the missing fields while choosing; each method chooses one thing."""
 
     def __init__(self, spec: EndpointSpec, context: Context, catalog: Catalog) -> None:
         self.spec, self.context, self.catalog = spec, context, catalog
-        self.gaps: list[Gap] = []
+        self.missing_fields: list[MissingField] = []
         # the local server has one region and roles of its own; checks/placement.py says what they replace
         self.region = context.region if context.local else spec.placement.region or context.region
         self.model = catalog.model(spec.model)
@@ -123,14 +128,14 @@ class _Resolver:
         self.lock = self._usable_lock() if self.source == "jumpstart" else None
         self.jumpstart = self._jumpstart() if self.source == "jumpstart" else None
         if self.source not in self.model.sources:
-            self._gap(
+            self._miss(
                 "source",
                 f"source: found {self.source!r} for model {spec.model!r}; "
                 f"allowed: {', '.join(self.model.sources)}",
                 f"Set source: {self.model.sources[0]}.",
             )
         elif self.source == "jumpstart" and self.jumpstart is None:
-            self._gap(
+            self._miss(
                 "source",
                 f"JumpStart's spec of {spec.model!r} (id {self.model.jumpstart_model_id or 'not known'}) is "
                 "not in the catalogue, and not locked: its image, artifact keys and environment are missing",
@@ -150,15 +155,15 @@ class _Resolver:
             place=place,
         )
         if said:
-            self._gap("lock", f"the lock beside the spec does not fit it: {'; '.join(said)}", _LOCK)
+            self._miss("lock", f"the lock beside the spec does not fit it: {'; '.join(said)}", _LOCK)
         return lock
 
     def _jumpstart(self) -> JumpStartEntry | None:
         """The lock before the catalogue."""
         return _entry_of(self.lock) if self.lock else self.catalog.jumpstart.get(self.spec.model)
 
-    def _gap(self, field: str, message: str, next_step: str) -> None:
-        self.gaps.append(Gap(field, message, next_step))
+    def _miss(self, field: str, message: str, next_step: str) -> None:
+        self.missing_fields.append(MissingField(field, message, next_step))
 
     def head(self) -> tuple[str | None, HeadEntry | None]:
         spec, mode = self.spec, self.spec.speculation.mode
@@ -169,7 +174,7 @@ class _Resolver:
         if mode == "p-eagle" and ships and head_id in (None, JUMPSTART_HEAD):
             return JUMPSTART_HEAD, None
         if mode == "p-eagle" and self.jumpstart is not None and not ships and spec.head_uri is None:
-            self._gap(
+            self._miss(
                 "head_uri",
                 f"config {self.jumpstart.config_name} of {self.jumpstart.jumpstart_model_id} ships no head",
                 "Set head_uri to the S3 prefix of a head, or choose another config: "
@@ -188,7 +193,7 @@ class _Resolver:
             )
             # a P-EAGLE head that JumpStart ships comes with its spec; that one is named missing already
             if self.source != "jumpstart" or self.jumpstart is not None or mode == "eagle3":
-                self._gap(
+                self._miss(
                     "speculation.draft_head",
                     f"speculation.draft_head: found nothing; {needed}",
                     "Set speculation.draft_head"
@@ -198,7 +203,7 @@ class _Resolver:
         entry = self.catalog.heads.get(head_id)
         if entry is None and spec.head_uri is None:
             allowed = sorted(self.catalog.heads_for(spec.model))
-            self._gap(
+            self._miss(
                 "speculation.draft_head",
                 f"speculation.draft_head: found {head_id!r}; "
                 f"allowed: {', '.join(allowed) or 'none is catalogued'}, or any name together with head_uri."
@@ -217,7 +222,7 @@ class _Resolver:
     def _registry(self) -> str | None:
         entry = self.catalog.regions.get(self.region)
         if entry is None:
-            self._gap(
+            self._miss(
                 "placement.region",
                 f"placement.region: no image registry is known for region {self.region!r}."
                 f"{suggest(self.region, self.catalog.regions)}",
@@ -243,7 +248,7 @@ class _Resolver:
         if self.model.image == "vllm":
             registry = self._registry()
             return f"{registry}/vllm:{self.catalog.images.default_tag()}" if registry else None
-        self._gap(
+        self._miss(
             "image",
             f"image: model {self.spec.model!r} runs in this project's own {self.model.image} image, whose "
             "URI in your account is not known",
@@ -260,7 +265,7 @@ class _Resolver:
             return _prefix(self.context.artifacts[str(self.model.artifact)])
         if self.source == "container":
             wanted = self.model.hub_id or "the shipped stand-in target"
-            self._gap(
+            self._miss(
                 "model_uri",
                 "model_uri: found nothing; source container needs the S3 prefix of the target's files",
                 f"Copy {wanted} to your bucket and set model_uri: s3://<bucket>/<prefix>/.",
@@ -282,7 +287,7 @@ class _Resolver:
             return _prefix(self.context.artifacts[str(head.artifact)])
         if head_id is not None and head is not None:
             wanted = head.hub_id or f"the shipped head {head_id}"
-            self._gap(
+            self._miss(
                 "head_uri",
                 f"head_uri: found nothing; the weights of head {head_id!r} are missing: it needs the S3 "
                 "prefix of its files",
@@ -293,7 +298,7 @@ class _Resolver:
     def role(self, field: str, given: str | None, from_context: str | None, purpose: str) -> str | None:
         role = from_context or given if self.context.local else given or from_context
         if role is None:
-            self._gap(
+            self._miss(
                 field,
                 f"{field}: found nothing; {purpose}",
                 f"Set {field}: arn:aws:iam::{self.context.account}:role/<name>.",
@@ -365,7 +370,7 @@ def resolve(spec: EndpointSpec, context: Context, catalog: Catalog) -> Draft:
             "the schedule that deletes the endpoint at the end of its lifetime needs a role that may call "
             "sagemaker:DeleteEndpoint",
         ),
-        gaps=tuple(chosen.gaps),
+        missing_fields=tuple(chosen.missing_fields),
         lock=chosen.lock,
     )
 
@@ -374,7 +379,7 @@ def _entry_of(lock: Lock) -> JumpStartEntry:
     """Return a lock as a catalogue's entry. The first instance type names the target's files."""
     first = next(iter(lock.instances.values()))
     environment = dict(lock.environment)
-    speculative = environment.pop(_SPECULATIVE_CONFIG, "")
+    speculative = environment.pop(SPECULATIVE_CONFIG, "")
     return JumpStartEntry(
         jumpstart_model_id=lock.jumpstart.model_id,
         version=lock.jumpstart.version,

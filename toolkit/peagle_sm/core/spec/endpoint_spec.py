@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 import yaml
@@ -21,7 +20,7 @@ from pydantic import (
 )
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.jumpstart.lock import Lock, Place, locks_beside
+from peagle_sm.core.jumpstart.lock import Lock, Place
 from peagle_sm.core.spec.hours import parse_hours
 from peagle_sm.core.spec.validation import UniqueKeys, explain, show, with_lines
 
@@ -362,23 +361,6 @@ def parse_spec(text: str, origin: str = "spec") -> EndpointSpec:
         return EndpointSpec(**{str(key): value for key, value in data.items()})
     except SpecError as error:
         raise with_lines(error, text, origin) from error
-
-
-def load_spec(path: Path | str, *, locks: bool = True) -> EndpointSpec:
-    """Read a spec from a YAML file, with the locks that lie beside it unless ``locks`` is False.
-
-    Raises:
-        SpecError: the file, or a lock beside it, cannot be read, is not YAML, or has a bad field.
-    """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(
-            f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}",
-            next_step="Name an existing spec file, or write one with `peagle-sm init`.",
-        ) from error
-    spec = parse_spec(text, origin=str(path))
-    return spec.with_locks(locks_beside(Path(path))) if locks else spec
 
 
 def dump_spec(spec: EndpointSpec) -> str:

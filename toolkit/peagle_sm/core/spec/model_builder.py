@@ -10,12 +10,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from peagle_sm.core.catalog import load_catalog
+from peagle_sm.core.catalog import SPECULATIVE_CONFIG, load_catalog
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
 from peagle_sm.core.spec.validation import show, suggest
 
-_SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
 # Variables for which a spec has a field of its own, so that memory fit and cost are reckoned with them.
 _FIELDS = {
     "SM_VLLM_MAX_MODEL_LEN": "max_model_len",
@@ -128,12 +127,12 @@ def _environment(variables: Mapping[str, str]) -> tuple[dict[str, Any], dict[str
     for variable, field in _FIELDS.items():
         if variable in variables:
             serving[field] = _read(variable, variables[variable], int)
-    rest = {name: text for name, text in variables.items() if name not in (*_FIELDS, _SPECULATIVE_CONFIG)}
+    rest = {name: text for name, text in variables.items() if name not in (*_FIELDS, SPECULATIVE_CONFIG)}
     if rest:
         serving["env"] = rest
-    if _SPECULATIVE_CONFIG not in variables:
+    if SPECULATIVE_CONFIG not in variables:
         return serving, {}
-    given = _read(_SPECULATIVE_CONFIG, variables[_SPECULATIVE_CONFIG], _speculative)
+    given = _read(SPECULATIVE_CONFIG, variables[SPECULATIVE_CONFIG], _speculative)
     tokens = given.get("num_speculative_tokens")
     speculation = {"mode": "p-eagle" if given.get("parallel_drafting") else "eagle3"}
     return serving, {**speculation, **({"num_speculative_tokens": tokens} if tokens else {})}

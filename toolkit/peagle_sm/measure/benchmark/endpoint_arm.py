@@ -13,11 +13,10 @@ import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from peagle_sm.aws.control import sagemaker as control
-from peagle_sm.aws.control.prices import hourly
 from peagle_sm.aws.control.sagemaker import component_names, describe_component
 from peagle_sm.aws.session.local_server import stand_in_weights
 from peagle_sm.aws.session.session import Session
@@ -25,7 +24,9 @@ from peagle_sm.aws.session.signing import is_remote
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError
 from peagle_sm.core.spec.endpoint_spec import MODES
 from peagle_sm.measure.results.records import ArmRecord, Mode
-from peagle_sm.service.inventory.inspection import EndpointStatus, status
+
+if TYPE_CHECKING:
+    from peagle_sm.service.inventory.inspection import EndpointStatus
 
 TIMEOUT_S = 10
 
@@ -92,6 +93,9 @@ def describe_endpoint(session: Session, name: str, *, component: str | None = No
         ServiceFault: it is not in service.
         SpecError: it runs inference components, and which one is not clear.
     """
+    from peagle_sm.aws.control.prices import hourly
+    from peagle_sm.service.inventory.inspection import status  # a bare server needs neither
+
     found = status(name, session=session)
     row = found.summary
     if row.status != IN_SERVICE:

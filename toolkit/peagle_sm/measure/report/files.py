@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
 
+from peagle_sm.aws.files import write_file
 from peagle_sm.core.display import Safe, join, tag
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.files import write_file
 from peagle_sm.measure.results.records import (
     ArmRecord,
     CheckRecord,

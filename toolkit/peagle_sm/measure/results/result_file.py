@@ -20,8 +20,8 @@ from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from peagle_sm.aws.files import cannot_write, write_file, writing
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.files import cannot_write, write_file, writing
 from peagle_sm.measure.results import records
 from peagle_sm.measure.results.records import KINDS, SCHEMA, Record
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import yaml
 
+from peagle_sm.aws.files import write_file
 from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import Interrupted, SpecError
-from peagle_sm.core.files import write_file
 from peagle_sm.core.plan.plan import Plan
 from peagle_sm.core.spec.editing import edit_spec
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, Mode

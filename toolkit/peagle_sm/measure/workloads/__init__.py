@@ -23,7 +23,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
-from peagle_sm.aws.storage.downloads import cache_dir
+from peagle_sm.aws.files import cache_dir
 from peagle_sm.core.errors import SpecError
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.workloads import own_prompts, public_datasets

@@ -20,8 +20,9 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
+from peagle_sm.aws.files import write_file
 from peagle_sm.core.errors import ServiceFault, SpecError
-from peagle_sm.core.files import utf8_text, write_file
+from peagle_sm.core.words import utf8_text
 
 _GZIP = b"\x1f\x8b"
 

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from peagle_sm.aws.session.local_server import stand_in_weights
-from peagle_sm.core.catalog import Catalog, HeadEntry, Vocabulary, load_catalog
+from peagle_sm.core.catalog import SPECULATIVE_CONFIG, Catalog, HeadEntry, Vocabulary, load_catalog
 from peagle_sm.core.errors import NotFound, SpecError
 from peagle_sm.core.heads.inspect import inspect_head
-from peagle_sm.core.heads.layout import HeadFault, HeadReport
-from peagle_sm.core.heads.reading import REPOSITORY, Folder, local_folder
-from peagle_sm.core.plan.environment import MODEL_MOUNT, SPECULATIVE_CONFIG
+from peagle_sm.core.heads.layout import HeadReport
+from peagle_sm.core.heads.reading import REPOSITORY, Folder
+from peagle_sm.core.plan.environment import MODEL_MOUNT
 from peagle_sm.core.spec.validation import suggest
+from peagle_sm.core.words import Finding
 
 if TYPE_CHECKING:
     from peagle_sm.aws.session.session import Session
@@ -270,14 +271,14 @@ def _target_config(
     return config_of(opened), opened.model or opened.name
 
 
-def _unknown(report: HeadReport, asked: int | None) -> list[HeadFault]:
+def _unknown(report: HeadReport, asked: int | None) -> list[Finding]:
     found = []
     if report.format is not None and not report.target_known:
         message = "it was not held against a target's config"
-        found.append(HeadFault("target-unknown", "info", message, "Name the target: --target."))
+        found.append(Finding("info", message, "Name the target: --target.", check="target-unknown"))
     if asked is not None and report.trained_k is None:
         message = f"how many tokens it was trained to propose is not known; {asked} are asked for"
-        found.append(HeadFault("trained-k", "info", message, "Its card may say."))
+        found.append(Finding("info", message, "Its card may say.", check="trained-k"))
     return found
 
 
@@ -291,6 +292,26 @@ def _default_session() -> Session:
     from peagle_sm.aws.session.session import make_session
 
     return make_session()
+
+
+def local_folder(directory: Path) -> Folder:
+    """A folder on this machine; what hides behind a dot (git's, the hub's own notes) does not count.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    found = {
+        path.relative_to(directory).as_posix(): path.stat().st_size
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(directory).parts)
+    }
+
+    def read(name: str, start: int, length: int) -> bytes:
+        with (directory / name).open("rb") as file:
+            file.seek(start)
+            return file.read(length)
+
+    return Folder(str(directory), found, read)
 
 
 _SHOWN = 5

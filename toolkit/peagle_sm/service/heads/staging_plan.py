@@ -11,7 +11,7 @@ from peagle_sm.aws.storage.s3 import list_sizes, split_uri
 from peagle_sm.aws.storage.uploads import Incomplete, incomplete_uploads
 from peagle_sm.core.errors import PlanRefused, SpecError
 from peagle_sm.core.heads.inspect import inspect_files
-from peagle_sm.core.heads.layout import HeadRefused, HeadReport
+from peagle_sm.core.heads.layout import HeadRefused, HeadReport, fault_data
 from peagle_sm.core.heads.reading import HEAD_FOLDER, MANIFEST, selected, usd_per_month
 from peagle_sm.service.heads.checking import Place, Sources, config_of, inspect_place
 
@@ -122,9 +122,9 @@ def _target_part(place: Place) -> StagedPart:
         errors = [fault for fault in report.faults if fault.severity == "error"]
         raise HeadRefused(
             f"the target at {place.folder.place} must not be deployed:\n"
-            + "\n".join(f"{fault.code}: {fault.message}" for fault in errors),
+            + "\n".join(f"{fault.check}: {fault.message}" for fault in errors),
             next_step="Take a model that is safetensors and configs alone.",
-            details={"findings": [vars(fault) for fault in errors]},
+            details={"findings": [fault_data(fault) for fault in errors]},
         )
     return StagedPart("target", place, "", tuple(kept), tuple(left_out), report.licence)
 

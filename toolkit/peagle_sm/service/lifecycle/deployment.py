@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from peagle_sm.aws.control import lifetime, prices
+from peagle_sm.aws.control import lifetime
 from peagle_sm.aws.control import sagemaker as control
 from peagle_sm.aws.control.sagemaker import EndpointFacts
 from peagle_sm.aws.session.errors import is_taken, is_unsettled
@@ -34,6 +34,8 @@ from peagle_sm.service.spec_to_plan import plan_for, refuse_errors
 ATTEMPTS = 3
 """How often an endpoint is created in all. Shortages come and go: the release tests of AWS's own images try
 three times, five minutes apart (aws/deep-learning-containers#6411)."""
+CREATE_ATTEMPTS = 5
+STALE_PLAN = timedelta(minutes=1)
 _OFFERS = 5
 # The words of FailureReason: aws/deep-learning-containers#6673, DIAGNijmegen/rse-grand-challenge#2631.
 _SHORT = (
@@ -58,6 +60,8 @@ def is_short(error: PeagleError) -> bool:
 
 def no_capacity(session: Session, plan: Plan, error: EndpointFailed, waited_s: float) -> NoCapacity:
     """Return what is told when every attempt, ``waited_s`` apart, was in vain; asks the price list."""
+    from peagle_sm.aws.control import prices
+
     types = instance_types(plan)
     offers = [offer for name in types for offer in prices.find_elsewhere(session, name)]
     offers.sort(key=lambda one: (one.usd_per_hour, types.index(one.instance)))
@@ -80,9 +84,6 @@ def no_capacity(session: Session, plan: Plan, error: EndpointFailed, waited_s: f
             "offers": [one.model_dump(mode="json") for one in offers[:_OFFERS]],
         },
     )
-
-
-CREATE_ATTEMPTS = 5
 
 
 @dataclass
@@ -294,9 +295,6 @@ def _age_s(run: Deploy, facts: EndpointFacts | None) -> float:
 
 def _at(limit: lifetime.Lifetime) -> str:
     return "an unknown time" if limit.expires_at is None else f"{limit.expires_at:%Y-%m-%d %H:%M} UTC"
-
-
-STALE_PLAN = timedelta(minutes=1)
 
 
 def deploy(

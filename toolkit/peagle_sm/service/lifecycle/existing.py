@@ -69,7 +69,7 @@ def survey(session: Session, plan: Plan) -> Survey:
     _not_a_stacks(session, name)
     limit = lifetime.get(session, plan.names.schedule)
     if limit is not None and not limit.ends(name):
-        raise _taken(
+        raise _refused(
             f"schedule {limit.name} exists and does not delete endpoint {name}: it is not peagle-sm's.",
             "Choose another endpoint name, or remove that schedule.",
         )
@@ -82,24 +82,24 @@ def survey(session: Session, plan: Plan) -> Survey:
     if tags is None:  # it went between the two calls
         return Survey("absent", None, limit)
     if not is_ours(tags):
-        raise _taken(
+        raise _refused(
             f"endpoint {name} exists and was not made by peagle-sm; it is not touched.",
             "Choose another name for the spec.",
         )
     if (stack := stack_of(tags)) is not None:
         change = f"`cdk deploy {stack} -c spec=FILE`"
-        raise _taken(f"endpoint {name} belongs to stack {stack}.", f"Change it with {change}.")
+        raise _refused(f"endpoint {name} belongs to stack {stack}.", f"Change it with {change}.")
     state = _STATES.get(endpoint.status)
     remove = f"peagle-sm delete {name}{session.command_flags()}"
     if state not in ("leaving", "failed") and tags.get(SPEC_HASH) != plan.spec_hash:
-        raise _taken(
+        raise _refused(
             f"endpoint {name} exists ({endpoint.status}) with another spec "
             f"(hash {tags.get(SPEC_HASH, 'none')}, this one is {plan.spec_hash}).",
             f"Change it with `peagle-sm update SPEC{session.command_flags()}`, delete it first: `{remove}`, "
             "or choose another name.",
         )
     if state is None:
-        raise _taken(f"endpoint {name} is {endpoint.status}.", f"Delete it first: `{remove}`.")
+        raise _refused(f"endpoint {name} is {endpoint.status}.", f"Delete it first: `{remove}`.")
     return Survey(state, endpoint, limit, tags)
 
 
@@ -108,15 +108,11 @@ def _not_a_stacks(session: Session, name: str) -> None:
     stack = endpoint_stack(name)
     status = stack_status(session, stack)
     if status is not None and status != "DELETE_COMPLETE":
-        raise _taken(
+        raise _refused(
             f"endpoint {name} belongs to stack {stack} ({status}).",
             f"Change it with `cdk deploy {stack} -c spec=FILE`, turn it on with "
             f"`peagle-sm resume {name}{session.command_flags()}`, or choose another name.",
         )
-
-
-def _taken(message: str, next_step: str) -> PlanRefused:
-    return PlanRefused(message, next_step=next_step, details={"findings": []})
 
 
 # UpdateEndpoint takes these two alone; Updating is taken up where it is this update's own.

@@ -23,7 +23,7 @@ from peagle_sm.aws.session.signing import json_object
 from peagle_sm.aws.streams.answers import aborted_in, engine_error
 from peagle_sm.aws.streams.runtime import BODY_LIMIT_BYTES, answers_asked
 from peagle_sm.core.errors import PeagleError, SpecError
-from peagle_sm.core.files import encoded_utf8
+from peagle_sm.core.words import encoded_utf8
 from peagle_sm.service.serving.responses import ResponseRelay, chat_of, response_of
 from peagle_sm.service.serving.upstream import (
     STARTING_S,

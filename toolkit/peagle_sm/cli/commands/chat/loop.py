@@ -13,10 +13,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from peagle_sm.aws.files import CannotWrite, write_file
 from peagle_sm.cli.commands.chat.conversation import Answer, Conversation, Settings, ask, is_too_long
 from peagle_sm.cli.commands.chat.screen import Meter, Screen, Spend, figures
 from peagle_sm.core.errors import PeagleError
-from peagle_sm.core.files import CannotWrite, utf8_text, write_file
+from peagle_sm.core.words import utf8_text
 
 if TYPE_CHECKING:
     from peagle_sm.aws.streams.runtime import Chunk

@@ -17,8 +17,7 @@ from peagle_sm.cli.arguments import endpoint_argument
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.console import note, to_json
 from peagle_sm.core.errors import SpecError
-from peagle_sm.core.files import encoded_utf8, utf8_text
-from peagle_sm.core.words import STAND_IN
+from peagle_sm.core.words import STAND_IN, encoded_utf8, utf8_text
 
 if TYPE_CHECKING:
     from peagle_sm.aws.streams.runtime import Choice, Chunk, Completion, StreamSummary

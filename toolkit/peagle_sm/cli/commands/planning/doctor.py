@@ -172,7 +172,7 @@ def _mend(
 
 
 def _write(path: Path, fields: dict[str, object]) -> None:
-    from peagle_sm.core.files import write_file
+    from peagle_sm.aws.files import write_file
     from peagle_sm.core.spec.editing import edit_spec
 
     write_file(path, edit_spec(path.read_text(encoding="utf-8"), fields, str(path)))

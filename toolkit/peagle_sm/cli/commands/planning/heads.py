@@ -82,7 +82,7 @@ def check(
         state,
         table=lambda: render_report(report),
         data=report.to_dict,
-        names=[fault.code for fault in report.faults if fault.severity == "error"],
+        names=[fault.check for fault in report.faults if fault.severity == "error"],
     )
     if not report.ok:
         raise refused(report.place, report.faults, shown=state.format == "table")
@@ -156,7 +156,7 @@ def _stage(
     state: State, what: str, uri: str, sources: Sources, dry_run: bool, yes: bool, given: dict[str, Any]
 ) -> None:
     from peagle_sm import __version__
-    from peagle_sm.aws.storage.downloads import cache_dir
+    from peagle_sm.aws.files import cache_dir
     from peagle_sm.cli.console import termination_is_ctrl_c
     from peagle_sm.service.heads import plan_staging
     from peagle_sm.service.heads import stage as carry_out
@@ -247,7 +247,7 @@ def _follow(state: State) -> Callable[[str, str, int, int], None]:
 
 
 def _write(path: Path, fields: dict[str, str]) -> None:
-    from peagle_sm.core.files import write_file
+    from peagle_sm.aws.files import write_file
     from peagle_sm.core.spec.editing import edit_spec
 
     write_file(path, edit_spec(path.read_text(encoding="utf-8"), fields, str(path)))
@@ -281,7 +281,7 @@ def render_report(report: HeadReport) -> str:
     """A head's facts, its files with their sums, and what is wrong with it."""
     lines = [report.place, "", render_fields(_facts(report), indent="  "), "", _files(report)]
     for fault in report.faults:
-        lines.append(f"\n{fault.severity}: {fault.code}: {fault.message}")
+        lines.append(f"\n{fault.severity}: {fault.check}: {fault.message}")
         if fault.next_step:
             lines.append(f"  next: {fault.next_step}")
     return "\n".join([*lines, "", "This head may be deployed."] if report.ok else lines)

@@ -85,7 +85,7 @@ def init(
         chosen["head_uri"] = head_uri
     text = render_spec(chosen, file=str(path), schema=SCHEMA_NAME)
     spec = parse_spec(text, "the options")
-    from peagle_sm.core.files import write_file
+    from peagle_sm.aws.files import write_file
 
     schema = path.with_name(SCHEMA_NAME)
     _write(path, text, force)
@@ -145,8 +145,8 @@ def _modes_with_heads(model: str, catalog: Catalog) -> list[str]:
 
 
 def _write(path: Path, text: str, force: bool) -> None:
+    from peagle_sm.aws.files import CannotWrite, write_file
     from peagle_sm.core.errors import SpecError
-    from peagle_sm.core.files import CannotWrite, write_file
 
     try:
         write_file(path, text, overwrite=force)

@@ -99,15 +99,13 @@ def refuse_if_needed(made: Plan, shown: bool = False, skip: Collection[str] = ()
         PlanRefused: with the findings of severity "error" in its message, or their names alone when the
             plan was `shown`, since people have just read them there.
     """
-    from dataclasses import asdict
-
     from peagle_sm.core.errors import PlanRefused
     from peagle_sm.service.spec_to_plan import errors_of
 
     errors = errors_of(made, skip)
     if not errors:
         return
-    details = {"findings": [asdict(finding) for finding in errors]}
+    details = {"findings": [finding.to_dict() for finding in errors]}
     if shown:
         names = ", ".join(dict.fromkeys(finding.check for finding in errors))
         raise PlanRefused(
@@ -144,8 +142,8 @@ def lock(
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.commands.planning.rendering import lock_data, render_lock
     from peagle_sm.core.errors import SpecError
-    from peagle_sm.core.spec.endpoint_spec import load_spec
     from peagle_sm.service.jumpstart_lock import make_lock, resolves_by_jumpstart, write_lock
+    from peagle_sm.service.spec_to_plan import load_spec
 
     if str(spec_path) == "-":
         raise SpecError(

@@ -24,15 +24,14 @@ from peagle_sm.core.plan.plan import (
     price,
     request_name,
     where,
-    worst_first,
 )
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec
-from peagle_sm.core.words import STAND_IN, speculation_text
+from peagle_sm.core.words import STAND_IN, speculation_text, worst_first
 
 if TYPE_CHECKING:
     from peagle_sm.core.jumpstart.lock import Change, Lock
     from peagle_sm.core.plan.plan import Plan
-    from peagle_sm.core.plan.records import Finding
+    from peagle_sm.core.words import Finding
     from peagle_sm.service.jumpstart_lock import Locking
 
 
@@ -158,7 +157,7 @@ def _lock(plan: Plan) -> list[tuple[str, str]]:
 def render_findings(findings: Sequence[Finding]) -> str:
     """Each finding with its severity, what to do, and where the rule comes from; errors first."""
     lines = []
-    for finding in worst_first(tuple(findings)):
+    for finding in worst_first(findings):
         lines.append(f"  {finding.severity.ljust(7)}  {finding.check}: {finding.message}")
         if finding.next_step:
             lines.append(f"           next: {finding.next_step}")
@@ -196,7 +195,7 @@ def plan_data(plan: Plan) -> dict[str, Any]:
         "memory": None if plan.memory is None else asdict(plan.memory),
         "unused_gpus": plan.unused_gpus,
         "refused": plan.refused,
-        "findings": [asdict(finding) for finding in plan.findings],
+        "findings": [finding.to_dict() for finding in plan.findings],
         "requests": requests_data(plan),
     }
 
@@ -234,7 +233,7 @@ def lock_data(made: Locking, *, written: bool) -> dict[str, Any]:
         "stale": made.stale and not written,
         "newest_version": made.newest,
         "changes": [asdict(one) for one in made.changes] if made.before is not None else [],
-        "findings": [asdict(one) for one in made.findings],
+        "findings": [finding.to_dict() for finding in made.findings],
         "lock": made.lock.model_dump(mode="json"),
     }
 

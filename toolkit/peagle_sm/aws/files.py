@@ -1,13 +1,13 @@
-"""Write files whole or not at all, and read and encode UTF-8 text.
+"""Files on this machine: written whole or not at all, and the cache folder.
 
-Errors name the file and what the disk does not allow; for text that is not UTF-8, the line and the byte.
+Errors name the file and what the disk does not allow.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -95,40 +95,11 @@ def cannot_write(error: OSError, path: Path | str | None, done: str = "written")
     )
 
 
-_STEP = "Convert it to UTF-8, for example with `iconv -f latin1 -t utf-8 FILE`."
+def cache_dir(environ: Mapping[str, str]) -> Path:
+    """Return the folder of what can be fetched or built again.
 
-
-def utf8_text(data: bytes, where: str, first_line: int = 1) -> str:
-    """Decode text; ``first_line`` is the number of its first line.
-
-    Raises:
-        SpecError: it is not UTF-8; the message has ``where``, the line and the byte.
+    It follows the XDG rules: a relative value is ignored.
     """
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        line = first_line + data.count(b"\n", 0, error.start)
-        raise SpecError(
-            f"{where}, line {line}: found byte 0x{data[error.start]:02x}, which is not UTF-8; "
-            "allowed: UTF-8 text.",
-            next_step=_STEP,
-        ) from None
-
-
-def encoded_utf8(text: str, where: str) -> bytes:
-    """Encode text.
-
-    Raises:
-        SpecError: it holds half a character, as Python writes a command line that is not UTF-8.
-    """
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        code = ord(text[error.start])
-        found = (
-            f"byte 0x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"half a character, U+{code:04X}"
-        )
-        raise SpecError(
-            f"{where}: found {found} (position {error.start}), which is not UTF-8; allowed: UTF-8 text.",
-            next_step=_STEP,
-        ) from None
+    named = environ.get("XDG_CACHE_HOME", "")
+    home = Path(named) if os.path.isabs(named) else Path(environ.get("HOME") or Path.home()) / ".cache"
+    return home / "peagle-sm"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peagle_sm.core.files import CannotWrite, cannot_write, is_about_the_disk, write_file
+from peagle_sm.aws.files import CannotWrite, cannot_write, is_about_the_disk, write_file
 from tests.disks import file_limit
 
 
