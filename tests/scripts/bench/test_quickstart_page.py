@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,17 +11,16 @@ import pytest
 from peagle_sm.core.errors import SpecError
 from scripts.bench import quickstart_page
 from scripts.bench.marked_page import insert
-from scripts.bench.quickstart_results import results_of
 from tests.measure.report import making
 from tests.rules.files import ROOT
-from tests.scripts.bench.test_quickstart import ORIGIN, RECORDS, run
+from tests.scripts.bench.making import HEADER, made
 
-CONFIG = {"workload": {"name": "HumanEval", "prompts": 6}, "max_tokens": 48, "seed": 3}
 AROUND = f"before\n{quickstart_page.BEGIN}\nold\n{quickstart_page.END}\nafter\n"
 
 
 def test_the_part_holds_the_command_the_pictures_and_every_figure() -> None:
-    text = quickstart_page.section(results_of(run(), RECORDS, config=CONFIG, origin=ORIGIN))
+    results = replace(made(), header=replace(HEADER, command="quickstart"))
+    text = quickstart_page.section(results)
     assert "scripts/measure-page --run --prompts 6 --max-tokens 48 --seed 3\n" in text
     assert 'srcset="measure-dark.png"' in text
     assert 'alt="The report: No difference shown between P-EAGLE and EAGLE-3' in text
