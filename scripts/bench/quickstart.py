@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from peagle_sm.cli.commands.measuring.report import render_report, render_rows
-from peagle_sm.core.spec.endpoint_spec import MODES
+from peagle_sm.core.spec.endpoint_spec import MODES, Mode
 from peagle_sm.measure.load import WorkItem
 from peagle_sm.measure.report import tables
 from peagle_sm.measure.report.files import records_of, write_page
@@ -114,7 +114,7 @@ def document(
 
 
 def _main_figures(results: Results) -> dict[str, Any]:
-    pairs = (("eagle3", "none"), ("p-eagle", "none"), ("p-eagle", "eagle3"))
+    pairs: tuple[tuple[Mode, Mode], ...] = (("eagle3", "none"), ("p-eagle", "none"), ("p-eagle", "eagle3"))
     found = {f"{a} over {b}": ratio for a, b in pairs if (ratio := speed_up(results, a, b))}
     return {
         "modes": figures(results),
