@@ -20,7 +20,7 @@ from click.testing import Result
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, ServingSpec
 from peagle_sm.measure.report.files import extract
 from peagle_sm.measure.results.result_file import Results, read
-from scripts.bench.comparison.arms import spec_of
+from scripts.bench.comparison import spec_of
 from scripts.bench.local_stack import LocalStack
 from tests.cli.running import run
 

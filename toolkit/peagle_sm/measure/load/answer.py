@@ -68,6 +68,7 @@ class Answer:
     finish_reason: str | None
     text: str
     output_sha256: str | None
+    distinct_4_grams: float | None = None
     drafts: int | None = None
     accepted: int | None = None
     histogram: tuple[int, ...] = ()
@@ -131,6 +132,7 @@ class AnswerReader:
         times = self._times
         speculation = self._metrics.get("speculative_decoding") or {}
         text = "".join(self._texts)
+        output = self._ids or "".join([*self._thoughts, text])
         return Answer(
             sent=sent,
             done=at,
@@ -142,7 +144,8 @@ class AnswerReader:
             output_tokens=self._usage.get("completion_tokens"),
             finish_reason=self._finish_reason,
             text=text,
-            output_sha256=None if error else _digest(self._ids, "".join([*self._thoughts, text])),
+            output_sha256=None if error else hashlib.sha256(json.dumps(output).encode()).hexdigest(),
+            distinct_4_grams=None if error else _distinct_4_grams(output),
             drafts=speculation.get("num_spec_steps"),
             accepted=speculation.get("num_accepted_draft_tokens"),
             histogram=tuple(speculation.get("acceptance_histogram") or ()),
@@ -242,8 +245,12 @@ def _written(delta: Mapping[str, Any]) -> tuple[str, str]:
     return thought, (delta.get("content") or "") + (json.dumps(calls, sort_keys=True) if calls else "")
 
 
-def _digest(ids: list[int] | None, text: str) -> str:
-    return hashlib.sha256(json.dumps(ids or text).encode()).hexdigest()
+def _distinct_4_grams(output: list[int] | str) -> float:
+    """Distinct 4-grams by 4-grams, of the words where the token ids are unknown; 1 if there is none."""
+    # As text, since a damaged answer may hold ids that cannot be hashed.
+    items = output.split() if isinstance(output, str) else [str(one) for one in output]
+    grams = list(zip(items, items[1:], items[2:], items[3:], strict=False))
+    return len(set(grams)) / len(grams) if grams else 1.0
 
 
 def _named(broken: Exception) -> tuple[str, str]:

@@ -288,6 +288,7 @@ class Drive:
             output_sha256=answer.output_sha256,
             text=answer.text if self._options.keep_text else None,
             client_lag_ms=(answer.sent - due) * 1000,
+            distinct_4_grams=answer.distinct_4_grams,
         )
 
 

@@ -97,6 +97,7 @@ class RequestRecord:
     output_sha256: str | None = None  #: of the token ids where they are known, else of the text
     text: str | None = None  #: only where the run was asked to keep texts
     client_lag_ms: float | None = None  #: how late the client's own loop was when it sent
+    distinct_4_grams: float | None = None  #: by all 4-grams of the answer's tokens: 1 repeats nothing
 
 
 @dataclass(frozen=True)

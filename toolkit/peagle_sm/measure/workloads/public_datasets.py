@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module, metadata
@@ -94,32 +93,6 @@ def read_prompts(path: Path) -> list[Prompt]:
     """Prompts of our own: one JSON object a line with ``id`` and ``text``."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     return [Prompt(row["id"], row["text"]) for row in rows]
-
-
-def choose(prompts: list[Prompt], count: int, seed: int) -> list[Prompt]:
-    """``count`` of ``prompts``: the choice and its order depend on ``seed`` alone.
-
-    A larger count extends a smaller one of the same seed, so a quick run measures the first
-    prompts of the long one.
-
-    Raises:
-        SpecError: fewer prompts exist than were asked for, or fewer than one was.
-    """
-    if not 1 <= count <= len(prompts):
-        raise SpecError(
-            f"{count} prompts were asked for; allowed are 1 to {len(prompts)}",
-            next_step=f"pass --prompts with a number from 1 to {len(prompts)}",
-        )
-    order = sorted(prompts, key=lambda prompt: prompt.id)
-    random.Random(seed).shuffle(order)
-    return order[:count]
-
-
-def warm_up_prompts(prompts: list[Prompt], chosen: list[Prompt], count: int) -> list[Prompt]:
-    """Up to ``count`` prompts that are not measured, so that no cache holds a measured one."""
-    measured = {prompt.id for prompt in chosen}
-    spare = [prompt for prompt in prompts if prompt.id not in measured]
-    return spare[:count] or chosen[:count]
 
 
 HUMAN_EVAL_NAME = "humaneval"  #: as --workload has it
