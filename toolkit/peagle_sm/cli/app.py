@@ -67,7 +67,7 @@ class App(LazyGroup):
             return outcome if isinstance(outcome, int) else 0
         except (BrokenPipeError, _ReaderGoneError):
             _forget_closed_pipes()
-            return 128 + 13
+            return 128 + 13  # 128 + SIGPIPE, as a shell reports it
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.format_message(), err=True)
             return error.exit_code

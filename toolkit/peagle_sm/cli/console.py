@@ -61,6 +61,17 @@ def note(state: State, message: str) -> None:
         say(message)
 
 
+def show_offer(state: State, yes: bool, text: str, data: dict[str, Any]) -> None:
+    """Show on stderr what the confirmation prompt is about; with --format json ``data`` on one line.
+
+    With ``--format quiet`` it is shown only if a prompt follows, which --yes prevents.
+    """
+    if state.format == "json":
+        click.echo(to_json(data, indent=None), err=True)
+    elif state.format == "table" or not yes:
+        say(text + "\n")
+
+
 def need_terminal(state: State, yes: bool, look: str) -> None:
     """Refuse before any work when the question that comes later could not be asked.
 

@@ -23,8 +23,6 @@ INTERRUPTED = 130
 TAIL_LINES = 15
 """How much of an engine's log a failure shows; --format json has all that came with the error."""
 _CARRIED = ("operation", "code", "request_id", "partial_text")
-BROKEN_PIPE = 141
-"""128 + SIGPIPE, as a shell shows it: the reader of our stdout went away."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from peagle_sm.cli.base import Command, Entry, LazyGroup, State, global_options
-from peagle_sm.cli.console import confirmed, emit, note, say
+from peagle_sm.cli.console import confirmed, emit, note, say, show_offer
 from peagle_sm.cli.endpoint_status import when_to
 from peagle_sm.cli.progress import Follower
 from peagle_sm.cli.terminal import render_fields, render_table
@@ -100,7 +100,7 @@ def install(
     Needs no Node and no CDK.
     """
     from peagle_sm.cli.arguments import open_session
-    from peagle_sm.cli.console import need_terminal, to_json
+    from peagle_sm.cli.console import need_terminal
     from peagle_sm.cli.progress import follower
     from peagle_sm.service.guard import installation as guard
 
@@ -118,10 +118,7 @@ def install(
 
         def ask(plan: InstallPlan) -> bool:
             follow.pause()
-            if state.format == "json":
-                click.echo(to_json({"installing": plan_data(plan)}, indent=None), err=True)
-            elif state.format == "table" or not yes:
-                say(render_install_plan(plan) + "\n")
+            show_offer(state, yes, render_install_plan(plan), {"installing": plan_data(plan)})
             return confirmed(state, f"{'Update' if plan.update else 'Install'} the guard?", yes)
 
         report = guard.install(session, settings, confirm=ask, progress=follow)

@@ -9,7 +9,7 @@ import click
 
 from peagle_sm.cli.arguments import complete_endpoint, name_from_spec
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.console import confirmed, emit, say, to_json
+from peagle_sm.cli.console import confirmed, emit, show_offer
 from peagle_sm.core.words import usd
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def delete(ctx: click.Context, patterns: tuple[str, ...], yes: bool, with_logs: 
 
         def ask(going: Sequence[Deletable]) -> bool:
             follow.pause()
-            _show(state, going, asked=not yes, with_logs=with_logs)
+            show_offer(state, yes, render_going(going, with_logs), {"deleting": going_data(going)})
             return confirmed(state, f"Delete {', '.join(each.name for each in going)}?", yes)
 
         def ask_for_logs(groups: Sequence[str]) -> bool:
@@ -56,14 +56,6 @@ def delete(ctx: click.Context, patterns: tuple[str, ...], yes: bool, with_logs: 
         data=report.to_dict,
         names=report.names,
     )
-
-
-def _show(state: State, going: Sequence[Deletable], *, asked: bool, with_logs: bool) -> None:
-
-    if state.format == "json":
-        click.echo(to_json({"deleting": going_data(going)}, indent=None), err=True)
-    elif asked or state.format == "table":
-        say(render_going(going, with_logs) + "\n")
 
 
 def render_going(going: Sequence[Deletable], with_logs: bool) -> str:

@@ -14,7 +14,7 @@ import click
 from peagle_sm.cli.arguments import given, read_spec, spec_argument
 from peagle_sm.cli.base import Command, State, global_options
 from peagle_sm.cli.commands.planning.doctor import skip_option
-from peagle_sm.cli.console import confirmed, emit, need_terminal, note, say, to_json
+from peagle_sm.cli.console import confirmed, emit, need_terminal, note, show_offer, to_json
 from peagle_sm.cli.endpoint_status import when
 from peagle_sm.cli.terminal import render_fields
 from peagle_sm.core.words import usd
@@ -66,6 +66,7 @@ def deploy(
     from peagle_sm.cli.arguments import open_session
     from peagle_sm.cli.commands.guard import with_guard
     from peagle_sm.cli.commands.planning.plan import print_requests, refuse_if_needed
+    from peagle_sm.cli.commands.planning.rendering import plan_data, render_plan
     from peagle_sm.cli.console import termination_is_ctrl_c
     from peagle_sm.cli.endpoint_status import emit_ready
     from peagle_sm.cli.progress import follower
@@ -88,7 +89,7 @@ def deploy(
 
         def ask(made: Plan) -> bool:
             follow.pause()
-            _show_plan(state, made, asked=not yes)
+            show_offer(state, yes, render_plan(made), {"plan": plan_data(made)})
             return confirmed(state, question(states[-1], made), yes)
 
         def attempt() -> Endpoint:
@@ -123,17 +124,6 @@ def look_first(state: State, session: Session, made: Plan, skip: tuple[str, ...]
         note(state, render_deploy_notes(told) + "\n")
 
 
-def _show_plan(state: State, made: Plan, asked: bool) -> None:
-    from peagle_sm.cli.commands.planning.rendering import plan_data, render_plan
-
-    if state.format == "json":
-        click.echo(to_json({"plan": plan_data(made)}, indent=None), err=True)
-    elif asked:  # even with --format quiet: nobody says yes to what was not shown
-        say(render_plan(made) + "\n")
-    else:
-        note(state, render_plan(made) + "\n")
-
-
 def question(found: str, made: Plan) -> str:
     """What a deploy will do, given the state of the endpoint under the name."""
     name, price = made.names.endpoint, _price_words(made)
@@ -148,8 +138,6 @@ def question(found: str, made: Plan) -> str:
 
 
 def _price_words(made: Plan) -> str:
-    from peagle_sm.core.words import usd
-
     return f" for {usd(made.usd_per_hour, 'hour')}" if made.usd_per_hour is not None else " (price unknown)"
 
 
@@ -220,12 +208,7 @@ def update(
                     names=[one.field for one in offer.changes],
                 )
                 return False
-            if state.format == "json":
-                click.echo(to_json({"update": offer.to_dict()}, indent=None), err=True)
-            elif not yes:  # even with --format quiet: nobody says yes to what was not shown
-                say(render_update(offer) + "\n")
-            else:
-                note(state, render_update(offer) + "\n")
+            show_offer(state, yes, render_update(offer), {"update": offer.to_dict()})
             return confirmed(state, update_question(offer), yes)
 
         def attempt() -> Endpoint:

@@ -258,8 +258,6 @@ def _refuse_times(read_timeout: float | None, timeout: float | None) -> None:
     given = {"--read-timeout": read_timeout, "--timeout": timeout}
     named = [option for option, value in given.items() if value is not None]
     if named:
-        from peagle_sm.core.errors import SpecError
-
         raise SpecError(
             f"{' and '.join(named)} beside --no-stream: SageMaker itself gives a whole answer up after 60 s.",
             next_step="Leave one of them out.",

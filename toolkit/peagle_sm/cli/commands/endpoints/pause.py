@@ -12,7 +12,7 @@ import click
 
 from peagle_sm.cli.arguments import complete_endpoint, endpoint_argument, name_from_spec
 from peagle_sm.cli.base import Command, State, global_options
-from peagle_sm.cli.console import confirmed, emit, need_terminal, note, say, to_json
+from peagle_sm.cli.console import confirmed, emit, need_terminal, note, show_offer
 from peagle_sm.cli.endpoint_status import when
 from peagle_sm.cli.terminal import render_fields
 from peagle_sm.core.plan.cost import rest_costs
@@ -48,10 +48,7 @@ def pause(state: State, name: str, yes: bool) -> None:
 
         def ask(running: EndpointSummary) -> bool:
             follow.pause()
-            if state.format == "json":
-                click.echo(to_json({"pausing": running.to_dict()}, indent=None), err=True)
-            elif not yes or state.format == "table":
-                say(render_running(running) + "\n")
+            show_offer(state, yes, render_running(running), {"pausing": running.to_dict()})
             return confirmed(state, f"Pause {name}? It stops answering.", yes)
 
         report = turn_off(name, session=session, confirm=ask, progress=follow)
@@ -86,7 +83,6 @@ def resume(state: State, name: str, yes: bool, unguarded: bool) -> None:
     from peagle_sm.cli.console import termination_is_ctrl_c
     from peagle_sm.cli.endpoint_status import emit_ready
     from peagle_sm.cli.progress import follower
-    from peagle_sm.core.words import usd
     from peagle_sm.service import resume as bring_back
     from peagle_sm.service import status as read_status
 
@@ -96,12 +92,7 @@ def resume(state: State, name: str, yes: bool, unguarded: bool) -> None:
 
         def ask(offer: ResumeOffer) -> bool:
             follow.pause()
-            if state.format == "json":
-                click.echo(to_json({"resume": offer.to_dict()}, indent=None), err=True)
-            elif not yes:  # even with --format quiet: nobody says yes to what was not shown
-                say(render_offer(offer) + "\n")
-            else:
-                note(state, render_offer(offer) + "\n")
+            show_offer(state, yes, render_offer(offer), {"resume": offer.to_dict()})
             return confirmed(state, f"Resume {name} for {usd(offer.usd_per_hour, 'hour')}?", yes)
 
         def attempt() -> ResumeOffer:
@@ -137,12 +128,7 @@ def keep(ctx: click.Context, words: tuple[str, ...], yes: bool) -> None:
     session = open_session(state)
 
     def ask(lease: Lease) -> bool:
-        if state.format == "json":
-            click.echo(to_json({"keep": lease.to_dict()}, indent=None), err=True)
-        elif not yes:  # even with --format quiet: nobody says yes to what was not shown
-            say(render_lease(lease) + "\n")
-        else:
-            note(state, render_lease(lease) + "\n")
+        show_offer(state, yes, render_lease(lease), {"keep": lease.to_dict()})
         return confirmed(state, f"Keep {name}?", yes)
 
     lease = renew(name, wanted, session=session, confirm=ask)

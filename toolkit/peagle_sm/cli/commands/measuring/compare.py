@@ -25,7 +25,7 @@ from peagle_sm.cli.commands.measuring.options import (
     workload_file_option,
     workload_option,
 )
-from peagle_sm.cli.console import confirmed, emit, note, say, to_json
+from peagle_sm.cli.console import confirmed, emit, show_offer
 from peagle_sm.cli.terminal import STAND_IN, render_fields, render_table
 from peagle_sm.core.words import usd
 from peagle_sm.measure import need_packages, results_file
@@ -234,12 +234,7 @@ def _show_price(
             raise in_terms_of_the_options(error, mode) from error
     arms = len(plans) + bool(options["control"])
     found = estimate(plans, setup, arms=arms, deployments=len(specs))
-    if state.format == "json":
-        click.echo(to_json({"plan": estimate_data(plans, found)}, indent=None), err=True)
-    elif options["yes"]:
-        note(state, render_estimate(plans, found) + "\n")
-    else:  # even with --format quiet: nobody says yes to what was not shown
-        say(render_estimate(plans, found) + "\n")
+    show_offer(state, options["yes"], render_estimate(plans, found), {"plan": estimate_data(plans, found)})
 
 
 def _around(state: State, session: Session | None, follow: Follower, options: dict[str, Any]) -> Around:

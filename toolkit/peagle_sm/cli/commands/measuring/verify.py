@@ -22,7 +22,6 @@ from peagle_sm.measure.verify import CHECKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from peagle_sm.core.errors import PeagleError
     from peagle_sm.measure.results.records import CheckRecord
@@ -91,7 +90,6 @@ def verify(
     from peagle_sm.measure.results.result_file import ResultWriter
     from peagle_sm.measure.verify import run as verification
     from peagle_sm.measure.verify.engines import Lab, Options
-    from peagle_sm.measure.verify.run import verify as run
 
     wanted = _chosen(checks)
     out = out or results_file("verify", endpoint)
@@ -111,7 +109,7 @@ def verify(
         for line in (head, mine.described.arm, plain.described.arm):
             writer.append(line)
         lab = Lab(plain.engine, mine.engine, options, tick=_counting(state))
-        for record in run(lab, bodies, wanted, lambda text: note(state, text)):
+        for record in verification.verify(lab, bodies, wanted, lambda text: note(state, text)):
             records.append(record)
             writer.append(record)
     stand_in = head.stand_in_weights
