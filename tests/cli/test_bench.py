@@ -58,7 +58,7 @@ def test_a_bare_server_is_measured_and_the_run_resumed(vllm: Running, tmp_path: 
     ("options", "code", "said"),
     [
         (("--concurrency", "0"), 2, "whole numbers above 0"),
-        (("--concurrency", "2,2"), 2, "each once"),
+        (("--concurrency", "2,2"), 2, "without duplicates"),
         (("--prompts", "6", "--concurrency", "7"), 2, "concurrency 7 with 6 prompts"),
         (("--prompts", "6", "--requests", "7"), 2, "7 requests with 6 prompts"),
         (("--requests", "3", "--seconds", "1"), 2, "both given"),

@@ -90,7 +90,7 @@ def test_the_rate_counts_from_the_first_chunk() -> None:
     assert meter.text() == "waiting for the first token"
     for count in (3, 4, 5):
         meter.chunk(Chunk("x", count, None, 0.0))
-    assert meter.text() == "12 tokens · 4.5 tokens/s · about 4.00 a step"
+    assert meter.text() == "12 tokens · 4.5 tokens/s · about 4.00 per step"
     assert meter.tokens == 12  # what a stopped answer adds to the chat's sum
 
 

@@ -33,7 +33,7 @@ def bad(tmp_path: Path) -> Path:
 
 def test_the_list_of_one_models_heads() -> None:
     assert said(run("heads", "list", "tiny-code")) == (
-        "HEAD               TARGET     MODE     TRAINED K  LAYERS  LICENCE     REVISION  WHERE\n"
+        "HEAD               TARGET     MODE     TRAINED K  LAYERS  LICENCE     REVISION  LOCATION\n"
         "tiny-code-eagle3   tiny-code  eagle3           7       1  apache-2.0  -         shipped (eagle3)\n"
         "tiny-code-p-eagle  tiny-code  p-eagle         12       2  apache-2.0  -         shipped (p-eagle)\n"
     )
@@ -55,17 +55,17 @@ def test_a_bad_head_is_told_whole_and_refused(bad: Path) -> None:
     assert lines[:13] == [
         str(bad),
         "",
-        "  format        eagle3, LlamaForCausalLMEagle3",
-        "  method        P-EAGLE (one pass)",
-        "  layers        2",
-        "  hidden size   16, reads states of 16",
-        "  vocabulary    16 of 64",
-        "  mask token    3",
-        "  reads layers  1, 4, 6",
-        "  trained K     not known",
-        "  weights       5,520 parameters, BF16",
-        "  target        target (its config was read)",
-        "  licence       apache-2.0",
+        "  format       eagle3, LlamaForCausalLMEagle3",
+        "  method       P-EAGLE (one pass for all draft tokens)",
+        "  layers       2",
+        "  hidden size  16, of the target 16",
+        "  vocabulary   16 of 64",
+        "  mask token   3",
+        "  aux layers   1, 4, 6",
+        "  trained K    unknown",
+        "  weights      5,520 parameters, BF16",
+        "  target       target (its config was read)",
+        "  licence      apache-2.0",
     ]
     assert [line.split()[0] for line in lines[15:18]] == list(files)
     assert all(len(line.split()[-1]) == 64 for line in lines[15:18])
@@ -131,7 +131,7 @@ def test_from_the_plan_of_a_staging_to_the_specs_lines(
     assert "target  peagle-sm target" in shown
     assert f"{uri}p-eagle/" in shown
     shipped = [path for part in ("target", "p-eagle") for path in (weights_dir() / part).iterdir()]
-    assert f"to send: {sum(path.stat().st_size for path in shipped) / 1e6:.1f} MB" in shown
+    assert f"to upload: {sum(path.stat().st_size for path in shipped) / 1e6:.1f} MB" in shown
     assert "USD a month (list price of S3 Standard in us-east-1" in shown
     assert server.client("s3").list_objects_v2(Bucket="cli-heads").get("Contents", []) == []
     assert peagle("heads", "stage", "tiny-code", "--to", uri).exit_code == 2  # nobody to ask
@@ -142,7 +142,7 @@ def test_from_the_plan_of_a_staging_to_the_specs_lines(
         f"\nsource: container\nmodel_uri: {uri}\nhead_uri: {uri}p-eagle/\n"
         "speculation:\n  mode: p-eagle\n  draft_head: tiny-code-p-eagle\n"
     )
-    assert done.startswith(f"{len(shipped)} files sent, 0 were there; every checksum is as it should be\n")
+    assert done.startswith(f"{len(shipped)} files uploaded, 0 existed already; every checksum matches\n")
     written = load_spec(spec)
     assert (written.model_uri, written.head_uri) == (uri, f"{uri}p-eagle/")
     assert "# small" in spec.read_text()

@@ -41,7 +41,7 @@ def test_a_stream_that_stalls_is_exit_code_9_with_the_text_so_far(
 def test_times_are_those_of_a_stream(peagle: Run, name: str) -> None:
     result = peagle("invoke", name, "-p", "x", "--no-stream", "--timeout", "5")
     assert result.exit_code == 2
-    assert "--timeout beside --no-stream" in result.stderr
+    assert "--no-stream cannot be used with --timeout" in result.stderr
     assert peagle("invoke", name, "-p", "x", "--read-timeout", "0").exit_code == 2
 
 
@@ -49,7 +49,7 @@ def test_a_prompt_of_a_dash_is_read_from_stdin(peagle: Run, name: str) -> None:
     asked = peagle("invoke", name, "-p", "-", "--no-stream", "--format", "json", stdin="def f():")
     assert "def f():" in asked.output, "the scripted engine gives back what it was sent"
     empty = peagle("invoke", name, "-p", "-", stdin="")
-    assert (empty.exit_code, "no question was given" in empty.stderr) == (2, True)
+    assert (empty.exit_code, "no prompt was given" in empty.stderr) == (2, True)
 
 
 def test_tool_calls_and_thoughts_are_told(peagle: Run, name: str, tmp_path: Path) -> None:

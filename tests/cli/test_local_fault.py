@@ -37,7 +37,7 @@ def test_faults_are_added_listed_shown_and_cleared(fault: Run, peagle: Run) -> N
     rows = [line.split(maxsplit=1)[1] for line in listed.splitlines()]
     table = [" ".join(row.split()) for row in rows]
     assert table == [
-        "KIND ENDPOINT OPERATION OPTIONS STRUCK LEFT",
+        "KIND ENDPOINT OPERATION OPTIONS INJECTED REMAINING",
         "cut tiny-* all where=event clean=true after_events=1 0 2",
         "throttle * all status=400 probability=0.1 seed=7 0 ∞",
         "model-error * invoke status=500 message='out of memory' 0 ∞",

@@ -146,7 +146,7 @@ def test_an_upgrade_as_json(peagle: Run, bucket: Publish, gpt: Path) -> None:
 def test_a_check_fails_for_each_way_in_which_a_lock_is_stale(peagle: Run, bucket: Publish, gpt: Path) -> None:
     absent = peagle("lock", "--check")
     assert absent.exit_code == 14
-    assert "peagle.local.lock is not there" in absent.stderr
+    assert "peagle.local.lock does not exist" in absent.stderr
     assert not Path("peagle.local.lock").exists()
     peagle("lock")
     gpt.write_text(gpt.read_text() + "placement: {instance_types: [ml.p5.48xlarge]}\n")
@@ -192,7 +192,7 @@ def test_what_is_not_jumpstart_s_has_nothing_to_lock(peagle: Run, spec: Callable
     result = peagle("lock", spec())
     assert (result.exit_code, result.stdout) == (
         0,
-        "demo: source container names its own image and files: there is nothing to lock\n",
+        "demo: nothing to lock: with source container the spec has its own image and files\n",
     )
     assert peagle("lock", "-", stdin="name: x").exit_code == 2
 

@@ -144,8 +144,8 @@ def test_cost_sizes_a_fleet_and_pays_back_a_head(compared: Path) -> None:
         in done.stdout
     )
     assert (
-        "Least for 20,000 tokens/s with 30% headroom: 5 instances (5 GPUs) of P-EAGLE at c=32 each,"
-        " 21.00 USD/hour, 66% of what was measured is used." in done.stdout
+        "Cheapest for 20,000 tokens/s with 30% headroom: 5 instances (5 GPUs) of P-EAGLE at c=32 each,"
+        " 21.00 USD/hour; uses 66% of the measured throughput." in done.stdout
     )
     assert "paid back after 39.7 days" in done.stdout
     assert "AWS Price List API, 2026-11-01" in done.stdout
@@ -167,7 +167,7 @@ def test_what_was_not_billed_is_priced_only_when_asked(stand_in: Path) -> None:
     assert "arms with a price: none" in refused.stderr
     given = run("cost", stand_in, "--training-usd", "100", "--usd-per-hour", "4")
     assert "SMALL STAND-IN WEIGHTS" in given.stdout
-    assert "no difference shown (0.98x), so no saving is either" in given.stdout
+    assert "no significant difference (0.98x), so no saving" in given.stdout
 
 
 def test_a_price_that_is_missing_is_looked_up(tmp_path: Path) -> None:
@@ -183,19 +183,19 @@ def test_a_price_that_is_missing_is_looked_up(tmp_path: Path) -> None:
 def test_two_demands_are_one_too_many(compared: Path) -> None:
     done = run("cost", compared, "--otps", "1", "--requests-per-s", "1")
     assert done.exit_code == 2
-    assert "give one" in done.stderr
+    assert "give only one" in done.stderr
 
 
 def test_no_load_meets_the_objective(compared: Path) -> None:
     done = run("cost", compared, "--otps", "10", "--ttft-ms", "1")
-    assert "No measured load serves 10.0 tokens/s" in done.stdout
+    assert "No measured load fits 10.0 tokens/s" in done.stdout
 
 
 @pytest.mark.parametrize("command", ["report", "cost"])
 def test_a_folder_is_refused_with_the_files_in_it(compared: Path, command: str) -> None:
     done = run(command, compared.parent)
     assert done.exit_code == 2
-    assert f"is a folder. Name the files in it: {compared}" in done.stderr
+    assert f"is a folder. Give the files in it: {compared}" in done.stderr
     empty = compared.parent / "empty"
     empty.mkdir()
-    assert "It holds no results file (*.jsonl)." in run(command, empty).stderr
+    assert "It contains no results file (*.jsonl)." in run(command, empty).stderr

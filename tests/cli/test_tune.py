@@ -118,7 +118,7 @@ def test_without_a_terminal_the_price_is_shown_and_nobody_is_asked(
     path.write_text("name: priced\nmodel: tiny-code\nspeculation: {mode: p-eagle}\n")
     result = peagle("tune", str(path))
     assert result.exit_code == 2
-    price, _, refusal = result.stderr.partition("Go on (")
+    price, _, refusal = result.stderr.partition("Cannot ask 'Continue (")
     assert "nothing is billed" in price
     assert "--yes was not given. Nothing was changed." in refusal
 

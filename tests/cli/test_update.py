@@ -42,14 +42,14 @@ def test_an_update_in_place_is_shown_asked_and_followed(peagle: Run, spec: Spec,
     assert result.exit_code == 0, result.stderr
     shown = _plain(result.stderr)
     assert (
-        "update     demo: config demo-HASH -> demo-HASH\n"
-        "changes    PrimaryContainer.Environment.SCRIPT_CHUNKS: (none) -> 2\n"
-        "how        in-place: a second fleet beside the first, which serves until the new one does\n"
-        "price      0.00 USD/hour afterwards (local: nothing is billed)\n"
-        "meanwhile  0.00 USD/hour on top while both fleets run (4 h at the most, at most 0.00 USD)\n"
-        "undone by  alarm peagle-demo-update (the execution role needs cloudwatch:DescribeAlarms; "
-        "the guard's has it)\n"
-        "lifetime   deleted at TIME whatever happens, before: TIME\n"
+        "update       demo: config demo-HASH -> demo-HASH\n"
+        "changes      PrimaryContainer.Environment.SCRIPT_CHUNKS: (none) -> 2\n"
+        "how          in-place: a second fleet starts; the first one serves until the second is in service\n"
+        "price        0.00 USD/hour afterwards (local: nothing is billed)\n"
+        "meanwhile    0.00 USD/hour extra while both fleets run (at most 4 h or 0.00 USD)\n"
+        "rollback on  alarm peagle-demo-update (the execution role needs cloudwatch:DescribeAlarms; "
+        "the guard's role has it)\n"
+        "lifetime     deleted at TIME whatever happens (before: TIME)\n"
     ) in shown
     assert "Update demo in-place? [y/N]" in shown
     assert "status       InService" in result.stdout

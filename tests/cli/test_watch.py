@@ -66,7 +66,7 @@ def test_a_poll_that_aws_throttles_does_not_end_the_watch(
     _watch(aws, creating, "table", sleep)
     shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == 2
-    assert "note: the status could not be read, trying again" in shown.err
+    assert "note: the status could not be read, retrying" in shown.err
 
 
 @contextlib.contextmanager

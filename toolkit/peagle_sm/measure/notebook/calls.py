@@ -220,7 +220,6 @@ def verify(
     need_packages()
     from peagle_sm.measure.verify import run as verification
     from peagle_sm.measure.verify.engines import Lab, Options
-    from peagle_sm.measure.verify.run import verify as run
 
     wanted = _wanted(checks)
     path = Path(out) if out is not None else results_file("verify", name_of(endpoint))
@@ -245,7 +244,8 @@ def verify(
                 plain.described.arm,
             ):
                 writer.append(line)
-            for record in run(Lab(plain.engine, mine.engine, options), bodies, wanted, say):
+            lab = Lab(plain.engine, mine.engine, options)
+            for record in verification.verify(lab, bodies, wanted, say):
                 writer.append(record)
 
     with followed(progress) as follow:
