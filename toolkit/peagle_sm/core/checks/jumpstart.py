@@ -1,6 +1,6 @@
-"""Checks on JumpStart's settings for a model, and on a lock.
+"""Checks of JumpStart's settings for a model, and of a lock.
 
-`unaccelerated` gives each reason why JumpStart's settings would not run P-EAGLE, with the source.
+`unaccelerated` returns the reasons why JumpStart's settings would not run P-EAGLE, with sources.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TWO_SIZES = "JumpStart's spec of gpt-oss-20b on ml.p5.48xlarge: 8 beside 1"
 
 @dataclass(frozen=True)
 class Reason:
-    """Why P-EAGLE would be off, or in doubt; ``mended``: this program's own plan puts it right."""
+    """Reason why P-EAGLE may be off; ``mended``: this program's plan fixes it."""
 
     code: str
     message: str
@@ -41,9 +41,9 @@ class Reason:
 def unaccelerated(
     image: ImageFacts, environment: Mapping[str, str], channels: frozenset[str], images: ImageCatalog
 ) -> tuple[Reason, ...]:
-    """Say what stands between this image with this environment and P-EAGLE; empty where nothing does.
+    """Return why an image and environment would not run P-EAGLE; empty if they do.
 
-    ``channels`` are the further data sources that the model has.
+    ``channels`` are the model's additional data sources.
     """
     reasons = _of_lmi(image, environment, images) if image.is_lmi else _of_vllm(image, environment, images)
     return (*reasons, *_of_config(image, environment, channels), *_of_sizes(environment))
@@ -56,7 +56,7 @@ def _of_lmi(image: ImageFacts, env: Mapping[str, str], images: ImageCatalog) -> 
     if LMI_DRAFT in env and LMI_CONFIG not in env:
         yield Reason(
             "lmi-draft-model",
-            f"image {tag} ignores {LMI_DRAFT}: it wants {LMI_CONFIG}",
+            f"image {tag} ignores {LMI_DRAFT}: it needs {LMI_CONFIG}",
             _SDK_SOURCE,
             mended=False,
         )
@@ -96,7 +96,7 @@ def _of_config(image: ImageFacts, env: Mapping[str, str], channels: frozenset[st
     text = env.get(name)
     if text is None:
         if not image.is_lmi or not {VLLM_CONFIG, LMI_DRAFT} & env.keys():
-            yield Reason("no-speculation", f"{name} is not set: nothing is drafted", _DOC, mended)
+            yield Reason("no-speculation", f"{name} is not set: there is no speculation", _DOC, mended)
         return
     config = _parsed(text)
     if config is None:
@@ -105,7 +105,7 @@ def _of_config(image: ImageFacts, env: Mapping[str, str], channels: frozenset[st
     if config.get("parallel_drafting") is not True:
         yield Reason(
             "no-parallel-drafting",
-            f"{name} does not set parallel_drafting: true, so the head drafts token by token, and badly",
+            f"{name} does not set parallel_drafting: true, so the head drafts one token at a time, badly",
             _DOC,
             mended,
         )
@@ -127,8 +127,8 @@ def _of_sizes(env: Mapping[str, str]) -> Iterator[Reason]:
     if degree is not None and size is not None and degree != size:
         yield Reason(
             "tensor-parallel",
-            f"TENSOR_PARALLEL_DEGREE={degree} stands beside SM_VLLM_TENSOR_PARALLEL_SIZE={size}; the vLLM "
-            "image reads the second only",
+            f"found TENSOR_PARALLEL_DEGREE={degree} and SM_VLLM_TENSOR_PARALLEL_SIZE={size}; the vLLM image "
+            "reads only the second",
             _TWO_SIZES,
             mended=True,
         )
@@ -151,14 +151,14 @@ _SAID_ELSEWHERE = frozenset({"lmi-image", "engine-version", "json-quotes", "tens
 
 @check(
     "jumpstart-unaccelerated",
-    why="The same model deployed by the console or the SageMaker SDK would not run as this plan does.",
+    why="The same model deployed by the console or the SageMaker SDK would not run like this plan.",
     source="JumpStart spec: inference_environment_variables, hosting_instance_type_variants",
-    remedy="Nothing to do: this plan sets its own. Do not deploy this model with JumpStart's own button.",
+    remedy="Nothing to do: this plan has its own settings. Do not deploy this model with JumpStart's button.",
     severity="info",
     url=_SDK,
 )
 def jumpstart_unaccelerated(draft: Draft) -> Iterator[Note]:
-    """Settings of JumpStart's own that would run without P-EAGLE, where the plan puts them right."""
+    """JumpStart's settings that would run without P-EAGLE, and that the plan fixes."""
     entry, name = draft.jumpstart, draft.instance_types[0]
     if entry is None or draft.mode != "p-eagle" or draft.spec.image is not None or draft.image is None:
         return
@@ -168,39 +168,39 @@ def jumpstart_unaccelerated(draft: Draft) -> Iterator[Note]:
     channels = frozenset({entry.draft_channel} if entry.draft_channel else ())
     for reason in unaccelerated(draft.image, environment, channels, draft.catalog.images):
         if reason.code not in _SAID_ELSEWHERE:
-            yield Note("info", f"JumpStart's own settings for {name}: {reason.message}")
+            yield Note("info", f"JumpStart's settings for {name}: {reason.message}")
 
 
 @check(
     "jumpstart-deprecated",
-    why="AWS stops mending a deprecated version, and lists known holes of what it ships.",
+    why="AWS does not fix deprecated versions, and lists known vulnerabilities.",
     source="JumpStart spec: deprecated, inference_vulnerable, inference_vulnerabilities",
-    remedy="Move to the newest version with `peagle-sm lock --upgrade SPEC`, or use source: container.",
+    remedy="Change to the newest version with `peagle-sm lock --upgrade SPEC`, or set source: container.",
     severity="warning",
     url=_SDK,
 )
 def jumpstart_deprecated(draft: Draft) -> Iterator[Note]:
-    """A version that AWS calls deprecated or vulnerable."""
+    """A JumpStart version that AWS marks as deprecated or vulnerable."""
     entry = draft.jumpstart
     if entry is None:
         return
     name = f"{entry.jumpstart_model_id} {entry.version}"
     if entry.deprecated:
-        yield Note("warning", f"AWS calls {name} deprecated")
+        yield Note("warning", f"AWS marks {name} as deprecated")
     if entry.vulnerabilities:
-        yield Note("warning", f"AWS names vulnerabilities of {name}: {', '.join(entry.vulnerabilities)}")
+        yield Note("warning", f"AWS lists vulnerabilities of {name}: {', '.join(entry.vulnerabilities)}")
 
 
 @check(
     "jumpstart-message",
-    why="It is AWS's own word to whoever uses the model.",
+    why="AWS has a message for users of the model.",
     source="JumpStart spec: usage_info_message, deprecated_message, deprecate_warn_message",
-    remedy="Read it.",
+    remedy="Read the message.",
     severity="info",
     url=_SDK,
 )
 def jumpstart_message(draft: Draft) -> Iterator[Note]:
-    """What the model's spec has to say to its users."""
+    """A message of the model's JumpStart spec for its users."""
     for message in draft.jumpstart.messages if draft.jumpstart else ():
         yield Note("info", message)
 
@@ -215,9 +215,9 @@ CHECKS: tuple[Check, ...] = (
 def lock_findings(
     lock: Lock, images: ImageCatalog, *, newest: str | None = None, hub_id: str | None = None
 ) -> tuple[Finding, ...]:
-    """Return the findings on a lock, errors first; ``newest`` is the manifest's newest version.
+    """Return the findings on a lock, errors first; ``newest`` is the newest version.
 
-    An error is what no plan of this program can mend: with mode p-eagle, `plan` and `deploy` refuse it.
+    No plan of this program fixes an error: with mode p-eagle, `plan` and `deploy` refuse it.
     """
     found = [*_on_acceleration(lock, images), *_on_licence(lock), *_on_model(lock, newest, hub_id)]
     return tuple(sorted(found, key=lambda finding: _ORDER[finding.severity]))
@@ -229,9 +229,9 @@ def _on_acceleration(lock: Lock, images: ImageCatalog) -> Iterator[Finding]:
         environment = {**lock.environment, **one.environment}
         for reason in unaccelerated(images.describe(one.image), environment, channels, images):
             step = (
-                "Nothing to do: `peagle-sm deploy` sets its own. Do not use JumpStart's own button."
+                "Nothing to do: `peagle-sm deploy` has its own settings. Do not use JumpStart's button."
                 if reason.mended
-                else "Choose another of placement.instance_types, or another config with --config."
+                else "Choose another type in placement.instance_types, or another config with --config."
             )
             severity = "warning" if reason.mended else "error"
             yield Finding(
@@ -262,14 +262,12 @@ def _on_model(lock: Lock, newest: str | None, hub_id: str | None) -> Iterator[Fi
     model = lock.jumpstart
     name = f"{model.model_id} {model.version}"
     if model.deprecated:
-        yield _of_model("jumpstart-deprecated", "warning", f"AWS calls {name} deprecated")
+        yield _of_model("jumpstart-deprecated", "warning", f"AWS marks {name} as deprecated")
     if model.vulnerable or model.vulnerabilities:
         named = ", ".join(model.vulnerabilities) or "not named"
-        yield _of_model("jumpstart-vulnerable", "warning", f"AWS calls {name} vulnerable: {named}")
+        yield _of_model("jumpstart-vulnerable", "warning", f"AWS marks {name} as vulnerable: {named}")
     if hub_id is not None and model.url and not is_same_model(model.url, hub_id):
-        yield _of_model(
-            "jumpstart-url", "warning", f"its spec is of {model.url}, and {hub_id} was looked for"
-        )
+        yield _of_model("jumpstart-url", "warning", f"its spec is for {model.url}; expected {hub_id}")
     if newest is not None and newest != model.version:
         yield _of_model("jumpstart-newer", "info", f"JumpStart has {newest}; {model.version} is locked")
     for message in model.messages:
@@ -278,9 +276,9 @@ def _on_model(lock: Lock, newest: str | None, hub_id: str | None) -> Iterator[Fi
 
 def _of_model(check: str, severity: str, message: str) -> Finding:
     steps = {
-        "jumpstart-message": "Read it.",
-        "jumpstart-url": "Look whether it is the model that you want before you deploy it.",
-        "jumpstart-newer": "Nothing to do; `peagle-sm lock --upgrade SPEC` moves to it.",
+        "jumpstart-message": "Read the message.",
+        "jumpstart-url": "Check that it is the model that you want before you deploy it.",
+        "jumpstart-newer": "Nothing to do; `peagle-sm lock --upgrade SPEC` changes to it.",
     }
-    step = steps.get(check, "Move to the newest version with `peagle-sm lock --upgrade SPEC`.")
+    step = steps.get(check, "Change to the newest version with `peagle-sm lock --upgrade SPEC`.")
     return Finding(check, severity, message, step, _SPEC, _SDK)  # type: ignore[arg-type]
