@@ -71,8 +71,8 @@ def no_capacity(session: Session, plan: Plan, error: EndpointFailed, waited_s: f
         else "No price of another region is known: see the AWS price list, or use a capacity reservation."
     )
     return NoCapacity(
-        f"AWS has no capacity of {' or '.join(types)} in {session.region}: it failed to create endpoint "
-        f"{plan.names.endpoint} {ATTEMPTS} times, {waited_s / 60:.0f} minutes apart.",
+        f"AWS has no capacity of {' or '.join(types)} in {session.region}: {ATTEMPTS} attempts to create "
+        f"endpoint {plan.names.endpoint} failed, {waited_s / 60:.0f} minutes apart.",
         next_step=f"Add other placement.instance_types, in order of preference (at most 5). {elsewhere}",
         details={
             **error.details,
