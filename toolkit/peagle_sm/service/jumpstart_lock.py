@@ -166,7 +166,7 @@ def make_lock(
     config = config or (before.asked.config if before else None)
     buckets = buckets_for(session.region, environ)
     documents = DocumentCache(
-        session, buckets.public, keep=None if session.is_local else _keep(environ), environ=environ
+        session, buckets.public, keep=None if session.is_local else _cache_folder(environ), environ=environ
     )
     rows = parse_manifest(documents.read(MANIFEST_KEY).content, f"s3://{buckets.public}/{MANIFEST_KEY}")
     keep = before if before is not None and before.asked.model == spec.model and not upgrade else None
@@ -220,7 +220,7 @@ def _read(path: Path) -> tuple[Lock | None, str | None]:
         return None, error.message
 
 
-def _keep(environ: Mapping[str, str]) -> Path:
+def _cache_folder(environ: Mapping[str, str]) -> Path:
     return cache_dir(environ) / "jumpstart"
 
 

@@ -121,12 +121,12 @@ def refuse_errors(results: Collection[Result]) -> None:
         raise CredentialsError(message, next_step=steps, details=details)
     raise PreflightFailed(
         f"the preflight found errors; nothing was created:\n{message}",
-        next_step=f"{steps} To deploy anyway: `peagle-sm deploy {_regardless(errors)}`.",
+        next_step=f"{steps} To deploy anyway: `peagle-sm deploy {_skip_options(errors)}`.",
         details=details,
     )
 
 
-def _regardless(errors: Collection[Result]) -> str:
+def _skip_options(errors: Collection[Result]) -> str:
     """Return the options of `deploy` that skip these errors; the guard has its own."""
     ids = dict.fromkeys(each.check for each in errors)
     return " ".join("--unguarded" if each == "guard-installed" else f"--skip-check {each}" for each in ids)
@@ -170,7 +170,9 @@ def gather(wanted: Mapping[str, Callable[[], Any]], timeout_s: float) -> dict[st
     facts: dict[str, Any] = {}
     # Daemon threads, no pool: a reader that hangs must not stop the program from ending.
     threads = {
-        name: threading.Thread(target=_into, args=(facts, name, read), name=f"preflight-{name}", daemon=True)
+        name: threading.Thread(
+            target=_read_into, args=(facts, name, read), name=f"preflight-{name}", daemon=True
+        )
         for name, read in wanted.items()
     }
     end = time.monotonic() + timeout_s
@@ -182,7 +184,7 @@ def gather(wanted: Mapping[str, Callable[[], Any]], timeout_s: float) -> dict[st
     return {name: facts.get(name, late) for name in wanted}
 
 
-def _into(facts: dict[str, Any], name: str, read: Callable[[], Any]) -> None:
+def _read_into(facts: dict[str, Any], name: str, read: Callable[[], Any]) -> None:
     try:
         facts[name] = read()
     except PeagleError as error:

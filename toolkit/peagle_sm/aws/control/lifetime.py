@@ -129,7 +129,7 @@ def move(session: Session, lifetime: Lifetime, starts: datetime) -> None:
     parameters = {key: lifetime.raw[key] for key in _CARRIED if lifetime.raw.get(key)}
     parameters |= {
         "Name": lifetime.name,
-        "Target": _moved(parameters.get("Target", {}), starts),
+        "Target": _moved_target(parameters.get("Target", {}), starts),
         "State": "ENABLED",
         "StartDate": starts,
         "EndDate": starts + timedelta(days=1),
@@ -138,7 +138,7 @@ def move(session: Session, lifetime: Lifetime, starts: datetime) -> None:
         session.client("scheduler").update_schedule(**parameters)
 
 
-def _moved(target: Mapping[str, Any], starts: datetime) -> dict[str, Any]:
+def _moved_target(target: Mapping[str, Any], starts: datetime) -> dict[str, Any]:
     """Return a schedule's target for another start time.
 
     The guard's switch compares ``expires_at`` with the schedule's start: it refuses an event from before the
@@ -203,14 +203,16 @@ def _row(row: Mapping[str, Any]) -> ScheduleRow:
 def _target_endpoint(target: Mapping[str, Any]) -> str | None:
     if not str(target.get("Arn", "")).endswith(TARGET_SUFFIX):
         return None
-    return _told(target, "EndpointName")
+    return _input_value(target, "EndpointName")
 
 
 def _target_stack(target: Mapping[str, Any]) -> str | None:
-    return _told(target, "stack") if str(target.get("Arn", "")).endswith(f":function:{SWITCH}") else None
+    return (
+        _input_value(target, "stack") if str(target.get("Arn", "")).endswith(f":function:{SWITCH}") else None
+    )
 
 
-def _told(target: Mapping[str, Any], key: str) -> str | None:
+def _input_value(target: Mapping[str, Any], key: str) -> str | None:
     name = _event(target).get(key)
     return name if isinstance(name, str) else None
 

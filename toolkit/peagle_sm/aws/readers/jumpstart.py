@@ -60,7 +60,7 @@ class DocumentCache:
         """
         if self._folders is not None:
             return _from_folder(self._folders[0 if key == MANIFEST_KEY else 1], key)
-        copy = _kept(self._keep, key)
+        copy = _cached(self._keep, key)
         asked: dict[str, Any] = {"Bucket": self.bucket, "Key": key}
         if copy is not None:
             asked["IfNoneMatch"] = copy.etag
@@ -73,7 +73,7 @@ class DocumentCache:
                 return copy
             raise self._absent(error, key) if error.code in _ABSENT else error from error
         found = Fetched(content, _sha256(content), etag)
-        _remember(self._keep, key, found)
+        _write_cache(self._keep, key, found)
         return found
 
     def _absent(self, error: ServiceFault, key: str) -> NotFound:
@@ -111,7 +111,7 @@ def _from_folder(folder: Path, key: str) -> Fetched:
     return Fetched(content, _sha256(content), None)
 
 
-def _kept(keep: Path | None, key: str) -> Fetched | None:
+def _cached(keep: Path | None, key: str) -> Fetched | None:
     """Return the cached copy; None if it is missing or damaged."""
     if keep is None:
         return None
@@ -125,7 +125,7 @@ def _kept(keep: Path | None, key: str) -> Fetched | None:
     return found if found.sha256 == _sha256(content) else None
 
 
-def _remember(keep: Path | None, key: str, found: Fetched) -> None:
+def _write_cache(keep: Path | None, key: str, found: Fetched) -> None:
     if keep is None:
         return
     path = _path(keep, key)

@@ -82,7 +82,7 @@ LOGGER = "sagemaker_local"
 
 
 @contextmanager
-def _as_ours() -> Iterator[None]:
+def _mapped_errors() -> Iterator[None]:
     from sagemaker_local import errors
 
     kinds: tuple[tuple[type[errors.LocalError], type[PeagleError]], ...] = (
@@ -114,7 +114,7 @@ def up(
     """
     from sagemaker_local import lifecycle
 
-    with _as_ours():
+    with _mapped_errors():
         return lifecycle.up(
             port, detach=detach, progress=progress, engine_python=engine_python, on_ready=on_ready
         )
@@ -128,7 +128,7 @@ def down(port: int | None) -> list[Ended]:
     """
     from sagemaker_local import lifecycle
 
-    with _as_ours():
+    with _mapped_errors():
         return lifecycle.down(port)
 
 
@@ -142,7 +142,7 @@ def find_server(port: int | None = None) -> LocalStatus:
     """
     from sagemaker_local import lifecycle
 
-    with _as_ours():
+    with _mapped_errors():
         return lifecycle.find_server(port)
 
 
@@ -150,7 +150,7 @@ def servers(port: int | None = None) -> list[LocalStatus]:
     """Return the status of all running servers, or of the one at a port."""
     from sagemaker_local import lifecycle
 
-    with _as_ours():
+    with _mapped_errors():
         return lifecycle.status(port)
 
 
@@ -158,7 +158,7 @@ def known_servers() -> list[ServerState]:
     """Return the recorded state of all servers, running or killed, without a call."""
     from sagemaker_local.process import state
 
-    with _as_ours():
+    with _mapped_errors():
         return list(state.read_all())
 
 
@@ -170,7 +170,7 @@ def refuse_taken(port: int) -> None:
     """
     from sagemaker_local import lifecycle
 
-    with _as_ours():
+    with _mapped_errors():
         lifecycle.refuse_taken(port)
 
 
@@ -183,7 +183,7 @@ def advance_clock(port: int, seconds: float, progress: Callable[[float], None]) 
     """
     from sagemaker_local import lifecycle
 
-    with _as_ours():
+    with _mapped_errors():
         return lifecycle.advance_clock(port, seconds, progress)
 
 
@@ -195,7 +195,7 @@ def endpoint_logs(port: int, endpoint: str, lines: int) -> list[str]:
     """
     from sagemaker_local import lifecycle
 
-    with _as_ours():
+    with _mapped_errors():
         return lifecycle.endpoint_logs(port, endpoint, lines)
 
 
@@ -207,7 +207,7 @@ def fault_of(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     from sagemaker_local.faults import parse
 
-    with _as_ours():
+    with _mapped_errors():
         return parse(given).to_dict()
 
 
@@ -220,7 +220,7 @@ def add_fault(port: int, fault: Mapping[str, Any]) -> dict[str, Any]:
     """
     from sagemaker_local import lifecycle
 
-    with _as_ours():
+    with _mapped_errors():
         return lifecycle.add_fault(port, fault)
 
 
@@ -232,7 +232,7 @@ def faults(port: int) -> list[dict[str, Any]]:
     """
     from sagemaker_local import lifecycle
 
-    with _as_ours():
+    with _mapped_errors():
         return lifecycle.faults(port)
 
 
@@ -245,7 +245,7 @@ def clear_faults(port: int, ids: Sequence[str]) -> list[dict[str, Any]]:
     """
     from sagemaker_local import lifecycle
 
-    with _as_ours():
+    with _mapped_errors():
         return lifecycle.clear_faults(port, ids)
 
 
@@ -257,7 +257,7 @@ def ensure_engine(progress: Callable[[str], None]) -> Path:
     """
     from sagemaker_local.engine.env import ensure_engine as ensure
 
-    with _as_ours():
+    with _mapped_errors():
         return ensure(progress)
 
 

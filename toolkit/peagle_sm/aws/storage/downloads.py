@@ -237,7 +237,7 @@ class Hub:
         wanted = [file for file in snapshot.files if file.name in set(names)]
         directory.mkdir(parents=True, exist_ok=True)
         missing = [file for file in wanted if not _is_whole(directory / file.name, file)]
-        _room(directory, sum(file.size - _begun(directory, file) for file in missing))
+        _check_space(directory, sum(file.size - _partial_size(directory, file) for file in missing))
         for file in wanted:
             if file not in missing:
                 got(file.size)
@@ -263,7 +263,7 @@ class Hub:
             if part.stat().st_size == before:
                 left -= 1
                 if left <= 0 or (cut is None and before < file.size):
-                    raise cut or _short(file, before)
+                    raise cut or _cut_error(file, before)
                 self._sleep(1.0)
             else:
                 left = ATTEMPTS
@@ -330,12 +330,12 @@ def _is_whole(path: Path, file: HubFile) -> bool:
     return found.hexdigest() == (file.sha256 or file.blob_id)
 
 
-def _begun(directory: Path, file: HubFile) -> int:
+def _partial_size(directory: Path, file: HubFile) -> int:
     part = directory / (file.name + _PART)
     return part.stat().st_size if part.is_file() else 0
 
 
-def _room(directory: Path, needed: int) -> None:
+def _check_space(directory: Path, needed: int) -> None:
     free = shutil.disk_usage(directory).free
     if needed > free:
         raise SpecError(
@@ -344,7 +344,7 @@ def _room(directory: Path, needed: int) -> None:
         )
 
 
-def _short(file: HubFile, size: int) -> ServiceFault:
+def _cut_error(file: HubFile, size: int) -> ServiceFault:
     return ServiceFault(
         f"{file.name} ended after {size} of {file.size} bytes",
         next_step="Run the command again; it continues from there.",

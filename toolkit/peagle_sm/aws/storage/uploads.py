@@ -115,7 +115,7 @@ def put_file(session: Session, bucket: str, key: str, path: Path, found: Digests
         put_bytes(session, bucket, key, path.read_bytes())
         sent(found.size)
         return
-    upload_id, there = _take_up(session, bucket, key, found)
+    upload_id, there = _resume(session, bucket, key, found)
     tags = _send_parts(session, _Upload(bucket, key, upload_id, path, found), there, sent)
     listed = [
         {"PartNumber": n, "ETag": tags[n], "ChecksumSHA256": _b64(each)}
@@ -164,7 +164,7 @@ class _Upload:
     found: Digests
 
 
-def _take_up(session: Session, bucket: str, key: str, found: Digests) -> tuple[str, dict[int, str]]:
+def _resume(session: Session, bucket: str, key: str, found: Digests) -> tuple[str, dict[int, str]]:
     """Return the upload to resume with its parts, or a new upload."""
     best: tuple[str, dict[int, str]] | None = None
     for upload in incomplete_uploads(session, bucket, key):

@@ -86,7 +86,7 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
 
     async def __aenter__(self) -> AsyncTokenStream:
         """Send the request."""
-        await self._entered()
+        await self._open_source()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -98,7 +98,7 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
         ready = self._ready
         while not ready:
             try:
-                await self._take(self._source if self._live and self._source else await self._entered())
+                await self._take(self._source if self._live and self._source else await self._open_source())
             except (StopAsyncIteration, PeagleError):
                 raise
             except BaseException:  # mostly a cancellation: nobody reads on
@@ -112,7 +112,7 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
         self._ready.clear()
         await self._free()
 
-    async def _entered(self) -> AsyncSource:
+    async def _open_source(self) -> AsyncSource:
         """Return the response; StopAsyncIteration at the end of a whole answer."""
         if self._error is not None:
             raise self._error
@@ -163,7 +163,7 @@ class AsyncTokenStream(StreamedAnswer, AsyncIterator[Chunk]):
         self._live = False
         problem = self._assembler.problem
         if problem is not None:
-            self._error = self._told(problem)
+            self._error = self._with_context(problem)
             await self._free()
             return
         self._conclude()
@@ -255,14 +255,14 @@ class AsyncCall:
                     raise await self._refused(response, component)
         except TimeoutError as error:
             if not waiting.expired():
-                raise self._nobody(error) from error
+                raise self._no_answer(error) from error
             raise patience.silent() from error
         except (aiohttp.ClientError, OSError) as error:
-            raise self._nobody(error) from error
+            raise self._no_answer(error) from error
         end_with_its_connection(response)
         return AiohttpSource(response, own, patience, loop, began + patience.total_s)
 
-    def _nobody(self, error: Exception) -> ServiceFault:
+    def _no_answer(self, error: Exception) -> ServiceFault:
         local = self.session.local_url
         return ServiceFault(
             f"{_OPERATION}: no answer: {str(error) or type(error).__name__}",

@@ -107,7 +107,7 @@ class EventReader:
         if self._frames is not None and not self._frames.is_whole:
             self.problem = StreamCut("The stream was cut in the middle of a message.")
             return []
-        found, problem = self._left()
+        found, problem = self._rest_at_end()
         if problem is None and not (self.done or finished or any(map(_finishes, found))):
             problem = StreamCut(
                 "The stream ended before the answer was complete: no finish_reason and no [DONE] arrived."
@@ -115,7 +115,7 @@ class EventReader:
         self.problem = problem
         return found
 
-    def _left(self) -> tuple[list[Document], StreamError | None]:
+    def _rest_at_end(self) -> tuple[list[Document], StreamError | None]:
         """Return the events at the end; a damaged event there counts as cut."""
         try:
             found = self._parsed(self._sse.finish())
@@ -163,7 +163,7 @@ class EventReader:
                 else:
                     self.problem = _not_json(event, error)
                 break
-            self.problem = self._wrong(document, event)
+            self.problem = self._document_error(document, event)
             if self.problem is not None:
                 break
             found.append(document)
@@ -173,7 +173,7 @@ class EventReader:
                     break
         return found
 
-    def _wrong(self, document: Any, event: bytes) -> StreamError | None:
+    def _document_error(self, document: Any, event: bytes) -> StreamError | None:
         """Return the error of one document, if any."""
         if not isinstance(document, dict):
             return StreamDamaged(f"The stream has an event that is not an object: {_quoted(event)}")

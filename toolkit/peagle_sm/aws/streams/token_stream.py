@@ -155,7 +155,7 @@ class CallTooLong(Exception):
     """A call did not end within its timeout."""
 
 
-def _nothing() -> None:
+def _no_op() -> None:
     """Do nothing: there is nothing to close."""
 
 
@@ -165,7 +165,7 @@ class Source:
 
     parts: Iterator[bytes]
     framed: bool = False
-    close: Callable[[], object] = _nothing
+    close: Callable[[], object] = _no_op
     interrupt: Callable[[], None] | None = None
 
 
@@ -176,7 +176,7 @@ def source_of(events: Any) -> Source:
     message. So this reads the bytes below it. ``_raw_stream`` is not part of botocore's public API: without
     it, the events are read as botocore returns them, without the ErrorCode.
     """
-    close = getattr(events, "close", _nothing)
+    close = getattr(events, "close", _no_op)
     raw = getattr(events, "_raw_stream", None)
     if raw is None or not callable(getattr(raw, "stream", None)):
         return Source(_payloads(events), close=close)
@@ -275,7 +275,7 @@ class StreamedAnswer:
         if self._summary is None:
             self._summary = self._assembler.summary(self.request_id, self._now_ms())
 
-    def _told(self, problem: StreamError) -> PeagleError:
+    def _with_context(self, problem: StreamError) -> PeagleError:
         return self._assembler.told(problem, self.request_id)
 
 
@@ -393,7 +393,7 @@ class TokenStream(StreamedAnswer, Iterator[Chunk]):
                 self._closed = True
                 self._stop_counting()
             return
-        self._error = self._told(problem)
+        self._error = self._with_context(problem)
         self._stop_counting()
         self._free()
 

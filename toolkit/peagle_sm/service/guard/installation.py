@@ -54,7 +54,7 @@ class StackWork:
         """
         deadline = self._pacing.monotonic() + TIMEOUT_S
         while True:
-            facts = self._look(stack_id)
+            facts = self._describe(stack_id)
             if facts is None or not facts.moving:
                 return facts
             if self._pacing.monotonic() > deadline:
@@ -83,14 +83,14 @@ class StackWork:
             f"The stack {self._name} is {status}: {reason or 'AWS gives no reason'}{what}.",
             operation="CloudFormation",
             code=status,
-            next_step=_remedy(reason or "", self._session.command_flags()),
+            next_step=_next_step(reason or "", self._session.command_flags()),
             details={"stack": self._name, "status": status, "resource": cause.logical_id if cause else None},
         )
 
-    def _look(self, stack_id: str) -> StackFacts | None:
+    def _describe(self, stack_id: str) -> StackFacts | None:
         try:
             facts = stacks.describe(self._session, stack_id)
-            self._tell(stack_id)
+            self._report_events(stack_id)
         except ServiceFault as error:
             if not is_unsettled(error):
                 raise
@@ -98,7 +98,7 @@ class StackWork:
             return StackFacts(self._name, stack_id, "UNKNOWN_IN_PROGRESS")
         return None if facts is None or facts.status == stacks.GONE else facts
 
-    def _tell(self, stack_id: str) -> None:
+    def _report_events(self, stack_id: str) -> None:
         fresh: list[StackEvent] = []
         for event in stacks.events(self._session, stack_id):
             if event.event_id in self._seen:
@@ -125,7 +125,7 @@ def first_cause(failed: Iterable[StackEvent]) -> StackEvent | None:
     return None
 
 
-def _remedy(reason: str, flags: str) -> str:
+def _next_step(reason: str, flags: str) -> str:
     if "UnreservedConcurrentExecution" in reason:
         return (
             "The account's quota of concurrent Lambda executions leaves nothing to reserve. Run "
@@ -264,7 +264,7 @@ def install(
     report = Reporter(progress, pace)
     work = StackWork(session, guard.GUARD_STACK, pace, report)
     account = session.account()
-    existing = _standing(session, work)
+    existing = _existing_stack(session, work)
     plan = InstallPlan(
         account=account,
         region=session.region,
@@ -284,7 +284,7 @@ def install(
     return InstallReport(action, plan, sent.digest, made.outputs if made else {})
 
 
-def _standing(session: Session, work: StackWork) -> StackFacts | None:
+def _existing_stack(session: Session, work: StackWork) -> StackFacts | None:
     """Return the existing stack; first delete one whose creation failed."""
     found = stacks.describe(session, guard.GUARD_STACK)
     if found is not None and found.moving:
@@ -369,7 +369,7 @@ def uninstall(
             next_step=f"Check the region ({session.region}) and the account ({session.account()}).",
         )
     _refuse_while_imported(session)
-    running = _ours(session)
+    running = _running_endpoints(session)
     if running and not leave_unguarded:
         raise PlanRefused(
             f"Endpoints of peagle-sm still run in {session.region}: {', '.join(running)}. Without the guard "
@@ -401,7 +401,7 @@ def _refuse_while_imported(session: Session) -> None:
         )
 
 
-def _ours(session: Session) -> list[str]:
+def _running_endpoints(session: Session) -> list[str]:
     return sorted(
         one.name
         for one in control.list_endpoints(session)

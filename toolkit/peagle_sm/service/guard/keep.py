@@ -88,11 +88,11 @@ def keep(
             next_step="Give a time such as 2h.",
         )
     pacing = pacing or Pacing.for_session(session)
-    one = _there(session, name)
-    _refuse_what_goes(session, one)
+    one = _existing(session, name)
+    _refuse_turning_off(session, one)
     now = pacing.clock().replace(microsecond=0)
     entry = guard_resources.get(session, name)
-    limit = _limit(one)
+    limit = _lifetime_of(one)
     lease = _lease(summary_of(session, one, now, entry), one, entry, limit, now + length)
     lease = replace(lease, limit_acts=limit_acts(session, limit))
     if confirm is not None and not confirm(lease):
@@ -101,11 +101,11 @@ def keep(
     if lease.expires_at > lease.expired_at:
         _move_limits(session, one, limit, lease.expires_at)
     _wait_for_what_has_fired(one, lease, pacing)
-    _refuse_what_goes(session, one)
+    _refuse_turning_off(session, one)
     return lease
 
 
-def _there(session: Session, name: str) -> Belongings:
+def _existing(session: Session, name: str) -> Belongings:
     one = belongings_of(session, name)
     if one.endpoint is not None:
         return one
@@ -118,15 +118,15 @@ def _there(session: Session, name: str) -> Belongings:
     raise absent(session, name, one)
 
 
-def _refuse_what_goes(session: Session, one: Belongings) -> None:
+def _refuse_turning_off(session: Session, one: Belongings) -> None:
     """Refuse if the endpoint is being turned off: a later end would have no effect."""
     facts = control.describe_endpoint(session, one.name)
     same = facts is not None and one.endpoint is not None and facts.created_at == one.endpoint.created_at
     if facts is None or not same or facts.status == "Deleting" or _stack_is_off(session, one.stack):
-        raise _going(session, one.name)
+        raise _turning_off_error(session, one.name)
 
 
-def _going(session: Session, name: str) -> PlanRefused:
+def _turning_off_error(session: Session, name: str) -> PlanRefused:
     return PlanRefused(
         f"endpoint {name} is already being turned off and cannot be kept.",
         next_step="Wait until it is gone, then turn it on again: "
@@ -151,21 +151,21 @@ def _write(session: Session, one: Belongings, lease: Lease, pacing: Pacing) -> N
     while True:
         try:
             guard_resources.update(
-                session, one.name, lambda seen: _renewed(seen, created, lease, pacing.clock())
+                session, one.name, lambda seen: _entry_changes(seen, created, lease, pacing.clock())
             )
             return
         except _Claimed as claimed:
             if claimed.parting or pacing.monotonic() >= until:
-                raise _going(session, one.name) from None
+                raise _turning_off_error(session, one.name) from None
         pacing.sleep(pacing.poll_s)
-        _refuse_what_goes(session, one)
+        _refuse_turning_off(session, one)
 
 
 def _move_limits(session: Session, one: Belongings, limit: Lifetime, ends: datetime) -> None:
     """Move the schedules; again if another `keep` wrote a later end meanwhile."""
     created = one.endpoint.created_at if one.endpoint else None
     while True:
-        for hard in _hard_limits(session, one):  # first, so that they never fire before the other one
+        for hard in _second_schedules(session, one):  # first, so that they never fire before the other one
             lifetime.move(session, hard, ends + HARD_LATER)
         lifetime.move(session, limit, ends)
         entry = guard_resources.get(session, one.name)
@@ -190,7 +190,7 @@ def _wait_for_what_has_fired(one: Belongings, lease: Lease, pacing: Pacing) -> N
             pacing.sleep(pacing.poll_s)
 
 
-def _limit(one: Belongings) -> Lifetime:
+def _lifetime_of(one: Belongings) -> Lifetime:
     if one.lifetime is None or one.lifetime.expires_at is None:
         raise PeagleError(
             f"endpoint {one.name} has no lifetime schedule, so its lifetime cannot be extended.",
@@ -200,15 +200,15 @@ def _limit(one: Belongings) -> Lifetime:
     return one.lifetime
 
 
-def _hard_limits(session: Session, one: Belongings) -> list[Lifetime]:
+def _second_schedules(session: Session, one: Belongings) -> list[Lifetime]:
     """Return a stack's second schedules: for its components, then its endpoint."""
     if one.stack is None:
         return []
-    numbers = takewhile(lambda row: row is not None, (_hard(session, one, n) for n in count(1)))
-    return [row for row in (*numbers, _hard(session, one, None)) if row is not None]
+    numbers = takewhile(lambda row: row is not None, (_second_schedule(session, one, n) for n in count(1)))
+    return [row for row in (*numbers, _second_schedule(session, one, None)) if row is not None]
 
 
-def _hard(session: Session, one: Belongings, number: int | None) -> Lifetime | None:
+def _second_schedule(session: Session, one: Belongings, number: int | None) -> Lifetime | None:
     return lifetime.get(session, hard_schedule_name(one.name, number))
 
 
@@ -241,7 +241,9 @@ class _Claimed(Exception):
         self.parting = parting
 
 
-def _renewed(seen: Entry, created: datetime | None, lease: Lease, clock: datetime) -> Mapping[str, Value]:
+def _entry_changes(
+    seen: Entry, created: datetime | None, lease: Lease, clock: datetime
+) -> Mapping[str, Value]:
     now = seen.read_at or clock  # the guard uses AWS's clock; the caller's clock may be wrong
     fresh = seen.is_of(created)
     claimed = seen.off_at is not None and now - seen.off_at < CLAIM_LASTS

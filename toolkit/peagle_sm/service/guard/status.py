@@ -180,7 +180,9 @@ def _warnings(
         said.append(f"the last sweep ended {late / 60:.0f} minutes ago; it should run every 5")
     missing = set(guard.ALARMS) - {alarm.name for alarm in alarms}
     said += [f"the alarm {name} is missing" for name in sorted(missing)]
-    said += [f"alarm {alarm.name}: {alarm.reason or 'no reason given'}" for alarm in alarms if _rings(alarm)]
+    said += [
+        f"alarm {alarm.name}: {alarm.reason or 'no reason given'}" for alarm in alarms if _is_in_alarm(alarm)
+    ]
     if letters:
         said.append(f"about {letters} undelivered events are in the queue {guard.DEAD_LETTERS}")
     if not any(one.confirmed for one in notices):
@@ -192,10 +194,10 @@ def _warnings(
         for one in endpoints
         if one.streams_hidden and one.gone_at is None
     ]
-    return [*said, *_unknown(session, endpoints)]
+    return [*said, *_idleness_warnings(session, endpoints)]
 
 
-def _unknown(session: Session, endpoints: Sequence[Watched]) -> Iterator[str]:
+def _idleness_warnings(session: Session, endpoints: Sequence[Watched]) -> Iterator[str]:
     """Yield a warning for each endpoint whose metrics do not show whether it is idle."""
     flags = session.command_flags()
     for one in endpoints:
@@ -211,7 +213,7 @@ def _unknown(session: Session, endpoints: Sequence[Watched]) -> Iterator[str]:
             )
 
 
-def _rings(alarm: Alarm) -> bool:
+def _is_in_alarm(alarm: Alarm) -> bool:
     return alarm.state == "ALARM"
 
 

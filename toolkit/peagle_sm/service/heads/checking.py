@@ -88,7 +88,7 @@ class Sources:
             return self._catalogued_head(self._default_head(what, mode), revision)
         if what in self.catalog.heads and not Path(what).is_dir():
             return self._catalogued_head(what, revision)
-        place = self._elsewhere(what, revision, [*models, *self.catalog.heads])
+        place = self._by_address(what, revision, [*models, *self.catalog.heads])
         known = next((n for n, h in self.catalog.heads.items() if h.hub_id and h.hub_id == what), None)
         if known is None:
             return place
@@ -99,7 +99,7 @@ class Sources:
         """Open a target: a folder, s3://…, a hub id, or a catalogue's model."""
         entry = self.catalog.models.get(what)
         if entry is None or Path(what).is_dir():
-            return self._elsewhere(what, revision, list(self.catalog.models))
+            return self._by_address(what, revision, list(self.catalog.models))
         place = self._artifact(entry.artifact, f"the shipped target of {what}") if entry.artifact else None
         if place is None:
             if entry.hub_id is None:
@@ -149,7 +149,7 @@ class Sources:
             raise NotFound(f"{what} is missing ({directory})", next_step="Install peagle-sm again.")
         return Place(f"peagle-sm {artifact}", local_folder(directory), directory)
 
-    def _elsewhere(self, what: str, revision: str | None, known: list[str]) -> Place:
+    def _by_address(self, what: str, revision: str | None, known: list[str]) -> Place:
         if what.startswith("s3://"):
             from peagle_sm.aws.storage.s3 import s3_folder
 
@@ -254,7 +254,7 @@ def inspect_place(
     )
     if place.directory is not None:
         report = replace(report, files=_with_sums(report, place.directory))
-    return replace(report, faults=(*report.faults, *_unknown(report, num_speculative_tokens)))
+    return replace(report, faults=(*report.faults, *_unknown_facts(report, num_speculative_tokens)))
 
 
 def _target_config(
@@ -270,7 +270,7 @@ def _target_config(
     return config_of(opened), opened.model or opened.name
 
 
-def _unknown(report: HeadReport, asked: int | None) -> list[HeadFault]:
+def _unknown_facts(report: HeadReport, asked: int | None) -> list[HeadFault]:
     found = []
     if report.format is not None and not report.target_known:
         message = "not compared with a target's config: the target is unknown"

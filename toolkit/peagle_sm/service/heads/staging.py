@@ -106,7 +106,7 @@ def stage(
     except KeyboardInterrupt:
         raise _interrupted(plan, sources.session) from None
     except PeagleError as error:
-        if _begun(plan, sources.session):
+        if _incomplete(plan, sources.session):
             command = f"peagle-sm heads stage --to {plan.uri} --abort{sources.session.command_flags()}"
             left = f"The next run uses the uploaded parts. They are billed; `{command}` deletes them."
             error.next_step = f"{error.next_step} {left}" if error.next_step else left
@@ -144,7 +144,7 @@ def _stage(
     if (
         not missing
         and plan.there.get(MANIFEST) == len(text)
-        and _manifest_there(session, bucket, prefix, len(text)) == text
+        and _read_manifest(session, bucket, prefix, len(text)) == text
     ):
         return Staged(plan.uri, manifest, 0, len(items))
     put_bytes(session, bucket, prefix + MANIFEST, text)
@@ -176,7 +176,7 @@ def _directory(part: StagedPart, sources: Sources, cache: Path, told: Step) -> P
     if place.directory is not None:
         return place.directory
     if place.snapshot is None and place.public is None:
-        raise _from_s3(place)
+        raise _already_in_s3(place)
     done = 0
 
     def got(count: int) -> None:
@@ -194,7 +194,7 @@ def _directory(part: StagedPart, sources: Sources, cache: Path, told: Step) -> P
     return directory
 
 
-def _from_s3(place: Place) -> ServiceFault:
+def _already_in_s3(place: Place) -> ServiceFault:
     return ServiceFault(
         f"{place.name} is already in S3; this command does not copy from S3",
         next_step=f"Use it in the spec (head_uri: {place.name}), or copy it: aws s3 cp --recursive",
@@ -223,7 +223,7 @@ def _no_other_manifest(
     if MANIFEST not in plan.there:
         return
     try:
-        found = parse_manifest(_manifest_there(session, bucket, prefix, plan.there[MANIFEST]))
+        found = parse_manifest(_read_manifest(session, bucket, prefix, plan.there[MANIFEST]))
     except ValueError:
         raise strange(plan.uri, [MANIFEST]) from None
     # Another version of this program may have staged the same files, or fewer; all were compared above.
@@ -231,7 +231,7 @@ def _no_other_manifest(
         raise strange(plan.uri, [MANIFEST])
 
 
-def _manifest_there(session: Session, bucket: str, prefix: str, size: int) -> bytes:
+def _read_manifest(session: Session, bucket: str, prefix: str, size: int) -> bytes:
     return read_range(session, bucket, prefix + MANIFEST, 0, size)
 
 
@@ -273,7 +273,7 @@ def _part(part: StagedPart) -> Part:
     return Part(part.place.name, part.place.folder.revision, part.licence, part.folder)
 
 
-def _begun(plan: StagingPlan, session: Session) -> list[Incomplete]:
+def _incomplete(plan: StagingPlan, session: Session) -> list[Incomplete]:
     bucket, prefix = split_uri(plan.uri)
     try:
         return incomplete_uploads(session, bucket, prefix)

@@ -110,7 +110,7 @@ def plan_staging(
     there = list_sizes(sources.session, bucket, prefix)
     begun = tuple(incomplete_uploads(sources.session, bucket, prefix))
     plan = StagingPlan(f"s3://{bucket}/{prefix}", tuple(parts), report, there, begun)
-    _refuse_strangers(plan)
+    _refuse_other_files(plan)
     return plan
 
 
@@ -139,7 +139,7 @@ def _prefix(uri: str) -> tuple[str, str]:
     return bucket, prefix
 
 
-def _refuse_strangers(plan: StagingPlan) -> None:
+def _refuse_other_files(plan: StagingPlan) -> None:
     wanted = plan.sizes
     strangers = sorted(n for n, size in plan.there.items() if n != MANIFEST and wanted.get(n) != size)
     if strangers:

@@ -90,7 +90,7 @@ def status(name: str, *, session: Session) -> EndpointStatus:
     elif ours.endpoint is None:
         summary = EndpointSummary(name, facts.status, managed=False, created_at=facts.created_at)
     else:
-        summary = _with_the_count_of_now(summary, facts)
+        summary = _with_present_count(summary, facts)
     config_name = facts.config_name if facts else kept_config(ours)
     config = control.describe_endpoint_config(session, config_name)
     model_name = (config.model_name if config else None) or next(iter(ours.models), None)
@@ -107,13 +107,13 @@ def status(name: str, *, session: Session) -> EndpointStatus:
         lifetime=ours.lifetime,
         engine=_engine(session, name) if facts else None,
         warnings=(
-            *(_warnings(session, facts, ours, acts, entry) if facts else _resting(session, summary)),
-            *_without_the_register(unread),
+            *(_warnings(session, facts, ours, acts, entry) if facts else _off_warnings(session, summary)),
+            *_register_warnings(unread),
         ),
     )
 
 
-def _with_the_count_of_now(summary: EndpointSummary, facts: EndpointFacts) -> EndpointSummary:
+def _with_present_count(summary: EndpointSummary, facts: EndpointFacts) -> EndpointSummary:
     """Replace the config's initial instance count with the current one."""
     asked, now = summary.instance_count, facts.instance_count
     if facts.status != "InService" or not asked or now is None or now == asked:
@@ -130,7 +130,7 @@ def _entry(session: Session, name: str) -> tuple[Entry | None, PeagleError | Non
         return None, error
 
 
-def _without_the_register(unread: PeagleError | None) -> list[str]:
+def _register_warnings(unread: PeagleError | None) -> list[str]:
     if unread is None:
         return []
     return [f"the guard's register could not be read ({unread.message}): no lease of `keep` is shown"]
@@ -141,7 +141,7 @@ def kept_config(ours: Belongings) -> str:
     return ours.kept_config or ours.configs[0]
 
 
-def _resting(session: Session, summary: EndpointSummary) -> list[str]:
+def _off_warnings(session: Session, summary: EndpointSummary) -> list[str]:
     command = f"peagle-sm resume {summary.name}{session.command_flags()}"
     costs = rest_costs(summary.stack, summary.usd_per_hour)
     return [f"it is off ({summary.off_why}): {costs}; `{command}` turns it on"]
@@ -225,11 +225,11 @@ def _card(status: EndpointStatus) -> Card:
         ("speculation", speculation_text(each.mode, each.num_speculative_tokens)),
         ("weights", STAND_IN if local else ""),
         ("instance", _instance(each)),
-        ("engine", _running(status)),
+        ("engine", _engine_text(status)),
         ("price", _price(each)),
         ("age", "" if each.age_s is None else elapsed(each.age_s)),
-        ("lifetime", f"deleted at {_when(each.expires_at)} in any case" if each.expires_at else ""),
-        ("kept", f"until {_when(each.keep_until)}, even if idle" if each.keep_until else ""),
+        ("lifetime", f"deleted at {_time_text(each.expires_at)} in any case" if each.expires_at else ""),
+        ("kept", f"until {_time_text(each.keep_until)}, even if idle" if each.keep_until else ""),
         ("idle", _idle(each)),
         ("config", status.config_name or ""),
         ("why", cause_first(status.failure_reason or "", "in full: .failure_reason")),
@@ -242,7 +242,7 @@ def _card(status: EndpointStatus) -> Card:
     )
 
 
-def _when(moment: datetime | None) -> str:
+def _time_text(moment: datetime | None) -> str:
     return "-" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
@@ -252,7 +252,7 @@ def _instance(each: EndpointSummary) -> str:
     return f"{each.instance_count} x {each.instance_type}" if each.instance_count else each.instance_type
 
 
-def _running(status: EndpointStatus) -> str:
+def _engine_text(status: EndpointStatus) -> str:
     if status.engine is None:
         return ""
     running = status.engine.get("engine_version") or "not running yet"
@@ -295,10 +295,10 @@ def logs(
     last = lines[-limit:] if limit > 0 else []
     if not follow:
         return iter(last)
-    return chain(last, _news(name, session, lines, pacing or Pacing.for_session(session)))
+    return chain(last, _new_lines(name, session, lines, pacing or Pacing.for_session(session)))
 
 
-def _news(name: str, session: Session, known: list[LogLine], pacing: Pacing) -> Iterator[LogLine]:
+def _new_lines(name: str, session: Session, known: list[LogLine], pacing: Pacing) -> Iterator[LogLine]:
     epoch = datetime.fromtimestamp(0, UTC)
     newest = known[-1].timestamp if known else epoch
     # The overlap returns these again; the first read did not return their event ids.
@@ -448,7 +448,7 @@ def wait(
                 report("ready", f"endpoint {name} is in service", status=status)
                 return facts
             if status not in ON_ITS_WAY:
-                raise _not_coming(session, facts)
+                raise _not_in_service(session, facts)
         report("waiting", f"endpoint {name}", status=status, resource=f"endpoint/{name}")
     awaited = "gone" if deleted else "InService"
     raise WaitTimeout(
@@ -459,7 +459,7 @@ def wait(
     )
 
 
-def _not_coming(session: Session, facts: EndpointFacts) -> EndpointFailed:
+def _not_in_service(session: Session, facts: EndpointFacts) -> EndpointFailed:
     """Return the error for an endpoint that will not become InService by itself."""
     return EndpointFailed(
         f"Endpoint {facts.name} is not InService: its status is {facts.status}.{reason_block(facts)}",

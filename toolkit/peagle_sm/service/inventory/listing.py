@@ -189,12 +189,12 @@ def list_endpoints(
         ours = overview(session, tagged, endpoints, entries)
         rows = [summary_of(session, one, now, entries.get(one.name), _by_tags(one)) for one in ours]
         if note is not None and (old := without_list_tags(ours)):
-            note(_old(session, old))
-    dead = _without_a_role(session, ours)
+            note(_old_tags_note(session, old))
+    dead = _without_role(session, ours)
     rows = [replace(row, expires_at=None) if row.name in dead else row for row in rows]
     if everything:
         names = {one.name for one in ours if one.endpoint is not None}
-        rows += [_foreign(one, now) for one in endpoints if one.name not in names]
+        rows += [_other_endpoint(one, now) for one in endpoints if one.name not in names]
     return sorted(rows, key=lambda row: row.name)
 
 
@@ -278,7 +278,7 @@ def _price(session: Session, one: Belongings, serving: Serving) -> float | None:
     return _catalogue_price(session, serving.instance_type, serving.instance_count)
 
 
-def _old(session: Session, names: Sequence[str]) -> str:
+def _old_tags_note(session: Session, names: Sequence[str]) -> str:
     whose = f"{len(names)} endpoints have" if len(names) > 1 else "1 endpoint has"
     return (
         f"{whose} no tags for K and instances, since an older peagle-sm created them: the list shows a dash; "
@@ -320,21 +320,21 @@ def _config(session: Session, one: Belongings) -> ConfigFacts | None:
     return None if not name else control.describe_endpoint_config(session, name)
 
 
-def _without_a_role(session: Session, ours: Sequence[Belongings]) -> set[str]:
+def _without_role(session: Session, ours: Sequence[Belongings]) -> set[str]:
     """Return the names whose lifetime schedules lost their role with the guard."""
     by_guard = {
-        one.name for one in ours if one.lifetime is not None and _by_guard(session, one, one.lifetime)
+        one.name for one in ours if one.lifetime is not None and _uses_guard_role(session, one, one.lifetime)
     }
     return set() if not by_guard or guards_role_acts(session) else by_guard
 
 
-def _by_guard(session: Session, one: Belongings, limit: Lifetime) -> bool:
+def _uses_guard_role(session: Session, one: Belongings, limit: Lifetime) -> bool:
     if limit.role_arn is not None:
         return guards_own(session, limit.role_arn)
     return keys.LIFETIME_ROLE not in one.tags  # for a schedule that was not read, only the tag shows it
 
 
-def _foreign(row: Listed, now: datetime) -> EndpointSummary:
+def _other_endpoint(row: Listed, now: datetime) -> EndpointSummary:
     age = None if row.created_at is None else (now - row.created_at).total_seconds()
     return EndpointSummary(
         row.name, row.status or "unknown", managed=False, created_at=row.created_at, age_s=age

@@ -161,7 +161,7 @@ def belongings_of(
     tagged = _tagged(session, {MANAGED_BY: MANAGER, ENDPOINT: name}, note)
     for row, marks in _configs_of(session, name, tagged, facts if one.endpoint else None, note):
         _add_config(one, row.name, marks)
-    for row, marks in _owned(session, name, _models_of(session, name, tagged, one, note)):
+    for row, marks in _owned_by(session, name, _models_of(session, name, tagged, one, note)):
         one.models.append(row.name)
         one.stack = one.stack or stack_of(marks)
     try:
@@ -255,20 +255,20 @@ def _tagged(session: Session, wanted: Mapping[str, str], note: Note | None) -> T
 def _configs_of(
     session: Session, name: str, tagged: Tagged | None, facts: EndpointFacts | None, note: Note | None
 ) -> list[tuple[Listed, dict[str, str]]]:
-    rows = _named(control.list_endpoint_configs, session, name, tagged, note)
-    rows += _shown("endpoint-config", name, tagged, rows)
+    rows = _rows_by_name(control.list_endpoint_configs, session, name, tagged, note)
+    rows += _only_tagged("endpoint-config", name, tagged, rows)
     if facts is not None and facts.config_name not in {row.name for row in rows}:
         config = control.describe_endpoint_config(session, facts.config_name)
         if config is not None:
             rows.append(Listed(config.name, config.arn))
-    return _owned(session, name, rows)
+    return _owned_by(session, name, rows)
 
 
 def _models_of(
     session: Session, name: str, tagged: Tagged | None, one: Belongings, note: Note | None
 ) -> list[Listed]:
-    rows = _named(control.list_models, session, name, tagged, note)
-    rows += _shown("model", name, tagged, rows)
+    rows = _rows_by_name(control.list_models, session, name, tagged, note)
+    rows += _only_tagged("model", name, tagged, rows)
     if not rows and one.configs:
         config = control.describe_endpoint_config(session, one.configs[0])
         model = control.describe_model(session, config.model_name) if config and config.model_name else None
@@ -277,7 +277,7 @@ def _models_of(
     return rows
 
 
-def _named(
+def _rows_by_name(
     lister: Callable[[Session, str | None, int | None], Iterator[Listed]],
     session: Session,
     name: str,
@@ -297,7 +297,7 @@ def _named(
     return [row for row in rows if (hashed := _HASHED.fullmatch(row.name)) and hashed[1] == prefix]
 
 
-def _shown(kind: str, name: str, tagged: Tagged | None, known: Iterable[Listed]) -> list[Listed]:
+def _only_tagged(kind: str, name: str, tagged: Tagged | None, known: Iterable[Listed]) -> list[Listed]:
     """Return the resources of a kind that only the tagging API shows."""
     seen, prefix = {row.arn.lower() for row in known}, hashed_prefix(name)
     rows = []
@@ -309,7 +309,7 @@ def _shown(kind: str, name: str, tagged: Tagged | None, known: Iterable[Listed])
     return rows
 
 
-def _owned(session: Session, name: str, rows: Iterable[Listed]) -> list[tuple[Listed, dict[str, str]]]:
+def _owned_by(session: Session, name: str, rows: Iterable[Listed]) -> list[tuple[Listed, dict[str, str]]]:
     """Return the rows whose tags in SageMaker name the endpoint."""
     read = ((row, control.tags_of(session, row.arn)) for row in rows)
     return [(row, tags) for row, tags in read if tags is not None and belongs_to(tags, name)]

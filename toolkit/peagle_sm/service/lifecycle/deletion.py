@@ -181,15 +181,15 @@ def _choose(session: Session, patterns: Sequence[str], note: Note, *, logs_alone
         for one in found:
             if not matches and one.unread_lifetime is not None:
                 raise one.unread_lifetime  # the schedule may be the only remaining resource
-        if not matches and logs_alone and (only := _only_logs(session, pattern)) is not None:
+        if not matches and logs_alone and (only := _log_group_only(session, pattern)) is not None:
             matches = [only]
         if not matches:
-            raise _nothing(session, pattern)
+            raise _no_match(session, pattern)
         chosen.update({one.name: one for one in matches})
     return list(chosen.values())
 
 
-def _only_logs(session: Session, name: str) -> Belongings | None:
+def _log_group_only(session: Session, name: str) -> Belongings | None:
     """Return a name of which only the log group is left; a stack may own it."""
     if not _GLOB.isdisjoint(name) or not groups_of(session, [name]):
         return None
@@ -211,7 +211,7 @@ def _gone_stacks(session: Session, chosen: Sequence[Belongings]) -> frozenset[st
     unread: list[str] = []
     existing = {name: stack for name, stack in owned.items() if _may_exist(session, stack, unread)}
     if existing:
-        raise _owned(session, existing, unread)
+        raise _owned_by_stack(session, existing, unread)
     return frozenset(owned.values())
 
 
@@ -223,7 +223,7 @@ def _may_exist(session: Session, stack: str, unread: list[str]) -> bool:
         return True
 
 
-def _owned(session: Session, owned: Mapping[str, str], unread: Sequence[str]) -> PlanRefused:
+def _owned_by_stack(session: Session, owned: Mapping[str, str], unread: Sequence[str]) -> PlanRefused:
     name = next(iter(owned))
     told = ", ".join(f"{one} belongs to stack {its}" for one, its in owned.items())
     return PlanRefused(
@@ -254,7 +254,7 @@ def _tear_down(session: Session, teardown: Teardown, one: Belongings) -> Removed
     return gone
 
 
-def _nothing(session: Session, pattern: str) -> PeagleError:
+def _no_match(session: Session, pattern: str) -> PeagleError:
     if _GLOB.isdisjoint(pattern) and control.describe_endpoint(session, pattern) is not None:
         return PlanRefused(
             f"endpoint {pattern} exists but was not created by peagle-sm (no tag peagle-sm:managed-by).",

@@ -113,7 +113,7 @@ def arm(run: Deploy, found: Survey) -> None:
     if exists and limit is not None and limit.guards(run.name, run.pacing.clock()):
         run.report(
             "lifetime",
-            f"lifetime schedule kept: deletes the endpoint at {_at(limit)}",
+            f"lifetime schedule kept: deletes the endpoint at {_time_text(limit)}",
             resource=f"schedule/{limit.name}",
         )
         return
@@ -134,7 +134,7 @@ def arm_schedule(run: Run, parameters: dict[str, Any]) -> None:
     armed = lifetime.arm(run.session, parameters)
     run.report(
         "lifetime",
-        f"lifetime schedule created: deletes the endpoint at {_at(armed)}",
+        f"lifetime schedule created: deletes the endpoint at {_time_text(armed)}",
         resource=f"schedule/{armed.name}",
     )
 
@@ -146,7 +146,7 @@ def create(run: Deploy, found: Survey) -> None:
         PlanRefused: another plan's resource has one of the names.
         PeagleError: AWS refused, or did not answer several times.
     """
-    _clear_the_name(run, found)
+    _remove_failed(run, found)
     if found.state == "creating":
         run.may_exist = True
         run.report.start_billing(_age_s(run, found.endpoint))
@@ -242,7 +242,7 @@ def follow(run: Run) -> EndpointFacts:
     )
 
 
-def _clear_the_name(run: Deploy, found: Survey) -> None:
+def _remove_failed(run: Deploy, found: Survey) -> None:
     if found.state == "failed" and found.endpoint is not None:
         reason = cause_first(found.endpoint.failure_reason or "no reason given", "").splitlines()[0]
         run.report(
@@ -298,7 +298,7 @@ def _age_s(run: Deploy, facts: EndpointFacts | None) -> float:
     return (run.pacing.clock() - facts.created_at).total_seconds()
 
 
-def _at(limit: lifetime.Lifetime) -> str:
+def _time_text(limit: lifetime.Lifetime) -> str:
     return "an unknown time" if limit.expires_at is None else f"{limit.expires_at:%Y-%m-%d %H:%M} UTC"
 
 
@@ -346,7 +346,7 @@ def deploy(
         raise Interrupted("Interrupted: nothing was created.") from None
     run = Deploy.of(plan, session, pacing, Reporter(progress, pacing, plan.usd_per_hour))
     if found.serves:
-        _take_up_what_serves(run, found)
+        _adopt_serving(run, found)
     else:
         bring_up(run, found, wait)
     return Endpoint(run.name, session, pacing=pacing, made_here=not found.serves)
@@ -398,7 +398,7 @@ def _changes_nothing(plan: Plan, found: Survey, pacing: Pacing) -> bool:
     return found.serves and limit is not None and limit.guards(plan.names.endpoint, pacing.clock())
 
 
-def _take_up_what_serves(run: Deploy, found: Survey) -> None:
+def _adopt_serving(run: Deploy, found: Survey) -> None:
     # Traffic may depend on it: a failure or Ctrl-C from here on must not delete it.
     try:
         arm(run, found)
@@ -427,13 +427,13 @@ def bring_up(run: Deploy, found: Survey, wait: bool = True) -> None:
         arm(run, found)
         create(run, found)
         if wait:
-            _follow_while_short(run)
+            _follow_with_retries(run)
             run.report("ready", f"endpoint {run.name} is in service", status="InService")
     except BaseException as cause:
         rescue(run, cause)
 
 
-def _follow_while_short(run: Deploy) -> None:
+def _follow_with_retries(run: Deploy) -> None:
     """Follow the endpoint; delete and create it again while AWS has no capacity.
 
     Raises:

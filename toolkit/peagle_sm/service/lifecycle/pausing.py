@@ -59,14 +59,14 @@ class StackSwitch:
             PlanRefused: the switch refused; the message has its reason.
             SwitchStuck: a timeout; the endpoint may still exist.
         """
-        self._settle()
+        self._wait_stable()
         while True:
-            self._ask("off")
-            status = self._settle()
+            self._invoke_switch("off")
+            status = self._wait_stable()
             if self._look() is None:
                 self._report(self._phase, f"stack {self._stack} has turned its endpoint off", status=status)
                 return
-            self._pause(f"stack {self._stack} is {status}, and its endpoint still exists", status)
+            self._wait(f"stack {self._stack} is {status}, and its endpoint still exists", status)
 
     def on(self) -> None:
         """Turn the endpoint on once, and follow it until it is InService.
@@ -77,16 +77,16 @@ class StackSwitch:
             PlanRefused: the switch refused; the message has its reason.
             SwitchStuck: the stack rolled back, or a timeout.
         """
-        self._settle()
+        self._wait_stable()
         for _ in range(ASKED_IN_VAIN):
-            began = self._ask("on")
-            status = self._settle()
-            if self._arrived():
+            began = self._invoke_switch("on")
+            status = self._wait_stable()
+            if self._wait_in_service():
                 self._report(self._phase, f"stack {self._stack} has turned its endpoint on", status=status)
                 return
             if began:
                 break
-            self._pause(f"stack {self._stack} is {status} and has not started; retrying", status)
+            self._wait(f"stack {self._stack} is {status} and has not started; retrying", status)
         raise SwitchStuck(
             f"Stack {self._stack} is {status}, and its endpoint is {self._look() or 'missing'}.",
             next_step="Find the cause with `aws cloudformation describe-stack-events --stack-name "
@@ -94,13 +94,13 @@ class StackSwitch:
             details={"stack": self._stack, "status": status},
         )
 
-    def _arrived(self) -> bool:
+    def _wait_in_service(self) -> bool:
         """Wait until the endpoint's status is final; return whether it is InService."""
         while (status := self._look()) in ON_ITS_WAY:
-            self._pause(f"endpoint is {status}", status)
+            self._wait(f"endpoint is {status}", status)
         return status == "InService"
 
-    def _ask(self, way: Way) -> bool:
+    def _invoke_switch(self, way: Way) -> bool:
         """Invoke the switch; return whether it started, or waits for another change."""
         while True:
             try:
@@ -114,7 +114,7 @@ class StackSwitch:
             except PeagleError as error:
                 if not is_refused_now(error):
                     raise
-                self._pause(f"the guard's switch did not answer; retrying ({error.message})", None)
+                self._wait(f"the guard's switch did not answer; retrying ({error.message})", None)
                 continue
             state, detail = str(answer.get("state", "")), str(answer.get("detail", ""))
             if state == "refused":
@@ -128,15 +128,15 @@ class StackSwitch:
             )
             return bool(answer.get("started", True))
 
-    def _settle(self) -> str:
+    def _wait_stable(self) -> str:
         """Wait while the stack changes, then return its status."""
         while True:
             status = stack_status(self._session, self._stack) or "gone"
             if not status.endswith("_IN_PROGRESS"):
                 return status
-            self._pause(f"stack {self._stack} is {status}; endpoint: {self._look() or 'none'}", status)
+            self._wait(f"stack {self._stack} is {status}; endpoint: {self._look() or 'none'}", status)
 
-    def _pause(self, said: str, status: str | None) -> None:
+    def _wait(self, said: str, status: str | None) -> None:
         if self._pacing.monotonic() >= self._deadline:
             raise SwitchStuck(
                 f"Stack {self._stack} is still {status or 'not answering'}after the timeout.",
@@ -187,7 +187,7 @@ def pause(
     pacing = pacing or Pacing.for_session(session)
     one = belongings_of(session, name, need_lifetime=False)
     if one.endpoint is None:
-        return _off_already(session, one, pacing, Reporter(progress, pacing))
+        return _already_off(session, one, pacing, Reporter(progress, pacing))
     if one.stack is not None:
         require_own_stack(name, one.stack)
     summary = summary_of(session, one, session.now())
@@ -196,9 +196,9 @@ def pause(
     report = Reporter(progress, pacing, summary.usd_per_hour)
     try:
         if one.stack is not None:
-            _by_its_stack(session, one, one.stack, pacing, report)
+            _pause_stack(session, one, one.stack, pacing, report)
         else:
-            _by_itself(session, one, pacing, report)
+            _pause_endpoint(session, one, pacing, report)
     except KeyboardInterrupt:
         _interrupted(session, name)
     except BillableLeft as left:
@@ -209,7 +209,7 @@ def pause(
     return PauseReport(name, False, one.stack, summary.usd_per_hour, kept)
 
 
-def _off_already(session: Session, one: Belongings, pacing: Pacing, report: Reporter) -> PauseReport:
+def _already_off(session: Session, one: Belongings, pacing: Pacing, report: Reporter) -> PauseReport:
     if rest_of(one, known_entry(session, one.name)) is None:
         if not one.resources and control.describe_endpoint(session, one.name) is not None:
             raise PlanRefused(
@@ -224,7 +224,7 @@ def _off_already(session: Session, one: Belongings, pacing: Pacing, report: Repo
     return PauseReport(one.name, True, one.stack, 0.0 if session.is_local else None, one.resources)
 
 
-def _by_its_stack(session: Session, one: Belongings, stack: str, pacing: Pacing, report: Reporter) -> None:
+def _pause_stack(session: Session, one: Belongings, stack: str, pacing: Pacing, report: Reporter) -> None:
     def look() -> str | None:
         facts = control.describe_endpoint(session, one.name)
         return None if facts is None else facts.status
@@ -240,7 +240,7 @@ def _by_its_stack(session: Session, one: Belongings, stack: str, pacing: Pacing,
         ) from stuck
 
 
-def _by_itself(session: Session, one: Belongings, pacing: Pacing, report: Reporter) -> None:
+def _pause_endpoint(session: Session, one: Belongings, pacing: Pacing, report: Reporter) -> None:
     facts = control.describe_endpoint(session, one.name)
     config = None if facts is None else control.describe_endpoint_config(session, facts.config_name)
     if config is None:

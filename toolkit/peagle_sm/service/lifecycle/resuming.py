@@ -116,9 +116,9 @@ def resume(
     if confirm is not None and not confirm(offer):
         raise Declined("Nothing was resumed: it was not confirmed.", next_step="Run again and confirm.")
     if one.stack is not None:
-        offer = _by_its_stack(session, one.stack, offer, pacing, report)
+        offer = _resume_stack(session, one.stack, offer, pacing, report)
     else:
-        offer = _by_itself(session, one, config, offer, pacing, report)
+        offer = _resume_endpoint(session, one, config, offer, pacing, report)
     note(session, name, lambda entry: unpaused(entry, offer.expires_at), pacing, report, "resume")
     report("ready", f"endpoint {name} is in service", status="InService")
     return offer
@@ -127,12 +127,12 @@ def resume(
 def _finish(session: Session, one: Belongings, config: ConfigFacts, pacing: Pacing, report: Reporter) -> None:
     """Remove the tags of the pause that an interrupted resume left."""
     if one.stack is None and one.kept_config is not None:
-        _unmark(session, config, report)
+        _remove_pause_tags(session, config, report)
     ends = one.lifetime.expires_at if one.lifetime is not None else None
     note(session, one.name, lambda entry: unpaused(entry, ends), pacing, report, "resume")
 
 
-def _unmark(session: Session, config: ConfigFacts, report: Reporter) -> None:
+def _remove_pause_tags(session: Session, config: ConfigFacts, report: Reporter) -> None:
     """Remove the tags of the pause from the config; a failure is only reported."""
     try:
         awake(session, config.arn)
@@ -184,7 +184,7 @@ def _offer(
     )
 
 
-def _by_its_stack(
+def _resume_stack(
     session: Session, stack: str, offer: ResumeOffer, pacing: Pacing, report: Reporter
 ) -> ResumeOffer:
     name = offer.name
@@ -215,7 +215,7 @@ def _by_its_stack(
     return offer
 
 
-def _by_itself(
+def _resume_endpoint(
     session: Session,
     one: Belongings,
     config: ConfigFacts,
@@ -247,7 +247,7 @@ def _by_itself(
         follow(run)
     except (KeyboardInterrupt, Exception) as cause:
         _rescue(run, cause)
-    _unmark(session, config, report)
+    _remove_pause_tags(session, config, report)
     return replace(offer, expires_at=expires_at)
 
 

@@ -152,7 +152,7 @@ class Teardown:
                 why = error.message
                 if not is_refused_now(error):
                     raise billable_left(self._session, name, why) from error
-                self._give_up_on_a_server_that_is_gone(error)
+                self._raise_if_server_gone(error)
             if seen:
                 self._report(
                     self._phase,
@@ -176,7 +176,7 @@ class Teardown:
                     delete_component(self._session, component)
             raise
 
-    def _give_up_on_a_server_that_is_gone(self, error: PeagleError) -> None:
+    def _raise_if_server_gone(self, error: PeagleError) -> None:
         url = self._session.local_url
         if url is None or not is_refused_connection(error):
             return
@@ -197,15 +197,15 @@ class Teardown:
     def _is_ours(self, arn: str, created: str, endpoint: str) -> bool:
         # By ARN and creation time: a new endpoint may get the name during the wait.
         key = f"{arn} {created}"
-        if key not in self._known_ours and self._may_go(control.tags_of(self._session, arn), endpoint):
+        if key not in self._known_ours and self._may_delete(control.tags_of(self._session, arn), endpoint):
             self._known_ours.add(key)
         return key in self._known_ours
 
     def _is_owned(self, describe: Callable[[Session, str], Any], name: str, endpoint: str) -> bool:
         facts = describe(self._session, name)
-        return facts is not None and self._may_go(control.tags_of(self._session, facts.arn), endpoint)
+        return facts is not None and self._may_delete(control.tags_of(self._session, facts.arn), endpoint)
 
-    def _may_go(self, tags: Mapping[str, str] | None, endpoint: str) -> bool:
+    def _may_delete(self, tags: Mapping[str, str] | None, endpoint: str) -> bool:
         # Only the stack may delete its resources: otherwise its next update fails.
         stack = stack_of(tags)
         return belongs_to(tags, endpoint) and (stack is None or self._is_gone(stack))
@@ -247,7 +247,7 @@ class Teardown:
                 why = error.message
                 if not is_refused_now(error):
                     break
-                self._give_up_on_a_server_that_is_gone(error)
+                self._raise_if_server_gone(error)
         gone.left[resource] = why
         self._report(self._phase, f"could not delete {resource}: {why}", resource=resource)
 

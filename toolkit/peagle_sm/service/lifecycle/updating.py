@@ -67,7 +67,7 @@ class InPlace:
             self._send()
             self._follow()
         except (KeyboardInterrupt, Exception) as cause:
-            self._stopped(cause)
+            self._recover(cause)
 
     def _extend(self) -> None:
         """Extend the lifetime, before anything is started."""
@@ -98,7 +98,7 @@ class InPlace:
         run, config = self._run, self._run.plan.names.config
         run.report.start_billing()
         for attempt in range(1, CREATE_ATTEMPTS + 1):
-            if self._begun():
+            if self._has_begun():
                 break
             try:
                 deployment = deployment_config(self._offer.alarms)
@@ -113,7 +113,7 @@ class InPlace:
                 break
         run.report("endpoint", f"endpoint {run.name} is being updated", status="Updating")
 
-    def _begun(self) -> bool:
+    def _has_begun(self) -> bool:
         facts = control.describe_endpoint(self._run.session, self._run.name)
         config = self._run.plan.names.config
         return facts is not None and config in (facts.pending_config, facts.config_name)
@@ -121,7 +121,7 @@ class InPlace:
     def _follow(self) -> None:
         run = self._run
         until = run.pacing.monotonic() + _BEGINS_WITHIN_S
-        while not self._begun() and run.pacing.monotonic() < until:
+        while not self._has_begun() and run.pacing.monotonic() < until:
             run.pacing.sleep(run.pacing.poll_s)
         follow_endpoint(
             run.session,
@@ -133,7 +133,7 @@ class InPlace:
             note=lambda facts: None,
         )
 
-    def _stopped(self, cause: BaseException) -> NoReturn:
+    def _recover(self, cause: BaseException) -> NoReturn:
         """Restore what can be restored, and raise an error with the present state."""
         run = self._run
         run.report.quiet = True
@@ -262,7 +262,7 @@ def update(
         InPlace(run, found, offer).bring_about()
         _finish(run, offer)
     else:
-        _off_and_on(run, found)
+        _stop_and_start(run, found)
         _finish(run, offer)
     return Endpoint(run.name, session, pacing=pacing)
 
@@ -296,7 +296,7 @@ def _agree(
     return offer, found
 
 
-def _off_and_on(run: Deploy, found: CurrentState) -> None:
+def _stop_and_start(run: Deploy, found: CurrentState) -> None:
     back = f"peagle-sm resume {run.name}{run.session.command_flags()}"
     ours = found.facts is not None and found.facts.config_name == run.plan.names.config
     create_free(run)  # AWS refuses an invalid request now, while the old endpoint still serves
@@ -322,7 +322,7 @@ def _finish(run: Deploy, offer: UpdateOffer) -> None:
         cloudwatch.remove_alarm(session, update_alarm(run.name)["AlarmName"])
     one = belongings_of(session, run.name)
     _write_tags(run, one, offer)
-    _remove_the_old(run, one)
+    _remove_old(run, one)
     run.report("ready", f"endpoint {run.name} is in service", status="InService")
 
 
@@ -346,7 +346,7 @@ def _write_tags(run: Deploy, one: Belongings, offer: UpdateOffer) -> None:
     control.add_tags(run.session, one.endpoint.arn, wanted)
 
 
-def _remove_the_old(run: Deploy, one: Belongings) -> None:
+def _remove_old(run: Deploy, one: Belongings) -> None:
     names = run.plan.names
     old = ToRemove(
         run.name,

@@ -169,7 +169,7 @@ class Proxy:
         if request.path not in CALLS or request.method != "POST":
             return self._fail(served, _not_served(request))
         try:
-            asked = self._asked(await request.read(), request.path, served)
+            asked = self._parse_request(await request.read(), request.path, served)
         except web.HTTPRequestEntityTooLarge:
             return self._fail(served, _TOO_LARGE)
         except SpecError as error:
@@ -192,7 +192,7 @@ class Proxy:
         served.status = 200
         return web.json_response(found)
 
-    def _asked(self, raw: bytes, path: str, served: Served) -> Asked:
+    def _parse_request(self, raw: bytes, path: str, served: Served) -> Asked:
         """Parse a request.
 
         Raises:
@@ -230,8 +230,8 @@ class Proxy:
                     content = await answer.read()
                     return self._fail(served, of_aws(answer.status, answer.headers, content))
                 if not served.streamed:
-                    return self._whole(answer, await answer.read(), asked, served)
-                response = await _begun(request, answer, served)
+                    return self._whole_answer(answer, await answer.read(), asked, served)
+                response = await _start_response(request, answer, served)
                 await _relay(asked.relay, answer, response, served)
                 return response
         except PeagleError as error:
@@ -242,7 +242,7 @@ class Proxy:
                 return response
             return self._fail(served, unavailable(f"no answer from SageMaker: {error}"))
 
-    def _whole(
+    def _whole_answer(
         self, answer: aiohttp.ClientResponse, content: bytes, asked: Asked, served: Served
     ) -> web.Response:
         document = json_object(content)
@@ -277,7 +277,9 @@ def _document(raw: bytes) -> dict[str, Any]:
     return document
 
 
-async def _begun(request: web.Request, answer: aiohttp.ClientResponse, served: Served) -> web.StreamResponse:
+async def _start_response(
+    request: web.Request, answer: aiohttp.ClientResponse, served: Served
+) -> web.StreamResponse:
     served.status = 200
     inner = answer.headers.get("X-Amzn-SageMaker-Content-Type", "")
     if not inner.startswith(_STREAM):
@@ -385,10 +387,10 @@ def run(
     Works in the main thread only. ``ready`` is called once it listens, ``draining`` with the number of
     requests in flight.
     """
-    asyncio.run(_until_asked(proxy, host, port, ready, draining))
+    asyncio.run(_until_signal(proxy, host, port, ready, draining))
 
 
-async def _until_asked(
+async def _until_signal(
     proxy: Proxy,
     host: str,
     port: int,

@@ -289,13 +289,13 @@ class ResponseRelay(Relay):
                 self._begin_item("message")
             self._end_item()
             response = self._answer.document()
-            self._say(f"response.{response['status']}", response=response)
+            self._write_event(f"response.{response['status']}", response=response)
         return self._written()
 
     def failure(self, problem: Problem) -> bytes:
         """Return the event that ends a broken stream; OpenAI clients raise it as an error."""
         told = json.loads(problem.body())["error"]
-        self._say("error", **told | {"type": "error"}, error=told)
+        self._write_event("error", **told | {"type": "error"}, error=told)
         return self._written()
 
     def _take(self, document: dict[str, Any]) -> None:
@@ -308,20 +308,22 @@ class ResponseRelay(Relay):
             if self._items[-1:] != [kind]:
                 self._end_item()
                 self._begin_item(kind)
-            self._say(f"response.{_EVENT[kind]}.delta", **self._place(), **_logprobs(kind), delta=delta)
+            self._write_event(
+                f"response.{_EVENT[kind]}.delta", **self._place(), **_logprobs(kind), delta=delta
+            )
 
     def _begin(self) -> None:
         if self._number:
             return
         for name in ("created", "in_progress"):
-            self._say(f"response.{name}", response=self._answer.document(ended=False))
+            self._write_event(f"response.{name}", response=self._answer.document(ended=False))
 
     def _begin_item(self, kind: str) -> None:
         self._items.append(kind)
         place = self._place()
         item = self._answer.item(kind, "in_progress", None)
-        self._say("response.output_item.added", output_index=place["output_index"], item=item)
-        self._say("response.content_part.added", **place, part=part_of(kind, ""))
+        self._write_event("response.output_item.added", output_index=place["output_index"], item=item)
+        self._write_event("response.content_part.added", **place, part=part_of(kind, ""))
 
     def _end_item(self) -> None:
         if not self._items:
@@ -329,10 +331,10 @@ class ResponseRelay(Relay):
         kind, place = self._items[-1], self._place()
         text = "".join(self._answer.reasoning if kind == "reasoning" else self._answer.text)
         status = self._answer.status if self._ended else "completed"
-        self._say(f"response.{_EVENT[kind]}.done", **place, **_logprobs(kind), text=text)
-        self._say("response.content_part.done", **place, part=part_of(kind, text))
+        self._write_event(f"response.{_EVENT[kind]}.done", **place, **_logprobs(kind), text=text)
+        self._write_event("response.content_part.done", **place, part=part_of(kind, text))
         item = self._answer.item(kind, status, text)
-        self._say("response.output_item.done", output_index=place["output_index"], item=item)
+        self._write_event("response.output_item.done", output_index=place["output_index"], item=item)
 
     def _place(self) -> dict[str, Any]:
         kind = self._items[-1]
@@ -342,7 +344,7 @@ class ResponseRelay(Relay):
             "content_index": 0,
         }
 
-    def _say(self, kind: str, **fields: Any) -> None:
+    def _write_event(self, kind: str, **fields: Any) -> None:
         document = {"type": kind, "sequence_number": self._number, **fields}
         self._number += 1
         data = json.dumps(document, ensure_ascii=False)
