@@ -231,7 +231,7 @@ class Reservation:
 
 @dataclass(frozen=True)
 class Guard:
-    """Status of the guard's stack, None without one; its version, and ours."""
+    """Status of the guard's stack (None without one), and both versions."""
 
     status: str | None
     installed: str | None = None

@@ -1,4 +1,4 @@
-"""Plan of a staging: files, destinations and cost, made without up- or download."""
+"""Plan of a staging: files, destinations and cost, without any transfer."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class StackSwitch:
     def _wait(self, said: str, status: str | None) -> None:
         if self._pacing.monotonic() >= self._deadline:
             raise SwitchStuck(
-                f"Stack {self._stack} is still {status or 'not answering'}after the timeout.",
+                f"Stack {self._stack} is still {status or 'not answering'} after the timeout.",
                 next_step="Run the command again: it continues from the present status.",
                 details={"stack": self._stack, "status": status},
             )
