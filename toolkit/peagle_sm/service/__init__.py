@@ -1,4 +1,4 @@
-"""Use cases: plan, deploy, list, status, wait, invoke, keep, pause, update, delete.
+"""Use cases: plan, deploy, list, status, invoke, keep, pause, update, delete.
 
 Each name is imported when it is first used.
 """

@@ -21,7 +21,7 @@ LOCK_VERSION = 1
 _HEAD = """\
 # Written by `peagle-sm lock`: what JumpStart resolved to, for plan, deploy and cdk synth.
 # Commit it; do not edit it.
-# `peagle-sm lock --upgrade` changes it to JumpStart's newest version and shows the changes.
+# `peagle-sm lock --upgrade` moves it to JumpStart's newest version and shows what changes.
 """
 _STEP = "Write it again with `peagle-sm lock SPEC`; it has no content of your own."
 

@@ -123,7 +123,7 @@ def fleet_for(demand: Demand, serving: Serving) -> Fleet | None:
     each = serving.otps if demand.otps is not None else serving.requests_per_s
     if asked is None or each <= 0:
         return None
-    # A rounding error of the division must not add an instance.
+    # The division's own rounding must not buy another instance.
     copies = max(1, math.ceil(asked / (each * (1 - demand.headroom)) - 1e-9))
     instances = math.ceil(copies / serving.copies_per_instance)
     price = serving.usd_per_instance_hour

@@ -94,7 +94,7 @@ class SpeculativeConfig(BaseModel):
 
 
 DRAFTS_NEEDED = 200
-#: Minimum of s1's lower confidence bound. Below it the head may just not fit the text.
+#: Lower confidence bound of s1. Below it a head may just not know the text.
 FIRST_SURVIVES = 0.4
 #: Upper confidence bound of s2/s1. Healthy heads of the small family have 0.4 and more, broken ones 0.03.
 SECOND_DOES_NOT = 0.15
@@ -132,12 +132,12 @@ CHANNEL_MOUNT = "/opt/ml/additional-model-data-sources"
 SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
 REQUEST_METRICS = "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS"
 AUTO_RECOVERY = "PROCESS_AUTO_RECOVERY"
-# openai-harmony reads it; JumpStart's spec of gpt-oss-20b also sets it.
+# Read by openai-harmony; JumpStart's spec of gpt-oss-20b sets it in the same way.
 VOCABULARY_FOLDER = "TIKTOKEN_ENCODINGS_BASE"
-# CloudWatch namespace for the gate in container/, which AWS's images do not have.
+# Read by the gate in container/, which AWS's images do not have: where its figures of drafting go.
 GATE_NAMESPACE = "PEAGLE_GATE_NAMESPACE"
 
-# Spec field of each variable; a second value in serving.env could contradict it.
+# Which field of the spec decides a variable; writing it into serving.env as well would make two truths.
 OWNED = {
     SPECULATIVE_CONFIG: "speculation",
     "SM_VLLM_TENSOR_PARALLEL_SIZE": "serving.tensor_parallel_size",
@@ -188,7 +188,7 @@ def environment(draft: Draft) -> dict[str, str]:
     if config is not None:
         values[SPECULATIVE_CONFIG] = config.to_json()
         floor = draft.catalog.images.flags[REQUEST_METRICS].version
-        # the engine refuses to start with this and without speculation
+        # the engine refuses to start when this is set without speculation
         if draft.image is not None and draft.image.at_least(floor):
             values[REQUEST_METRICS] = "summary"
         if draft.source == "container" and not _published_by_aws(draft):

@@ -85,7 +85,7 @@ def model_body(draft: Draft) -> dict[str, Any]:
         ]
     every = draft.spec.metrics.publish_seconds
     if draft.spec.metrics.detailed and every != _DEFAULT_PUBLISH_S:
-        # By default SageMaker reads /metrics on port 8080 once a minute, and the engine serves that.
+        # Without it SageMaker reads /metrics on port 8080 once a minute, which is what the engine serves.
         container["ContainerMetricsConfig"] = {
             "MetricsEndpoints": [
                 {"MetricsEndpointPath": "/metrics", "MetricPublishFrequencyInSeconds": every}
@@ -273,7 +273,7 @@ def lifetime_schedule(endpoint: str, region: str, role_arn: str | None, expiry: 
 
 def _schedule(draft: Draft) -> list[Request]:
     if draft.context.now is None or draft.context.stack is not None:
-        return []  # a stack creates its own schedule, as a resource that the endpoint depends on
+        return []  # a stack arms its own limit, as a resource that the endpoint depends on
     hours = timedelta(hours=draft.spec.lifecycle.max_lifetime_hours)
     expiry = draft.context.now.replace(microsecond=0) + hours
     parameters = lifetime_schedule(draft.spec.name, draft.region, draft.scheduler_role_arn, expiry)
@@ -311,9 +311,9 @@ def requests_for(draft: Draft, names: Names, digest: str) -> tuple[Request, ...]
     return tuple(requests)
 
 
-# Names and tags differ between any two plans; AWS sets ARNs and times.
+# Names and tags differ between any two plans; ARNs and times are AWS's own.
 _NAMES = frozenset({"ModelName", "EndpointConfigName", "Tags"})
-# Below these, fields that are no longer requested are removed; elsewhere they are AWS's defaults.
+# What stands below these and is not asked for any more goes; elsewhere AWS fills in defaults of its own.
 _WHOLE = (
     "Environment",
     "AdditionalModelDataSources",
@@ -398,7 +398,7 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, list | tuple):
         for number, one in enumerate(value):
             yield from _flat(one, f"{path}.{number}")
-    elif (inner := _object(value)) is not None:  # a JSON config in a variable: report its changed fields
+    elif (inner := _object(value)) is not None:  # a config within a variable: what differs in it is told
         yield from _flat(inner, path)
     else:
         yield path, value if isinstance(value, str) else json.dumps(value, default=str)

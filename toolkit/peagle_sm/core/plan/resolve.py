@@ -307,7 +307,7 @@ def _jumpstarts_tokens(entry: JumpStartEntry | None) -> int | None:
     """Return the number of draft tokens in JumpStart's settings, if any."""
     try:
         found = json.loads(entry.speculative_config).get("num_speculative_tokens") if entry else None
-    except (ValueError, AttributeError):  # missing, or invalid for vLLM; a check reports it
+    except (ValueError, AttributeError):  # none, or not what vLLM would take; a check says so
         return None
     return found if isinstance(found, int) and found > 0 else None
 

@@ -293,7 +293,7 @@ class ResponseRelay(Relay):
         return self._written()
 
     def failure(self, problem: Problem) -> bytes:
-        """Return the event that ends a broken stream; OpenAI clients raise it as an error."""
+        """Return the event that ends a broken stream; OpenAI clients raise an error."""
         told = json.loads(problem.body())["error"]
         self._write_event("error", **told | {"type": "error"}, error=told)
         return self._written()

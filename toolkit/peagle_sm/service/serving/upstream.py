@@ -120,7 +120,7 @@ def of_document(fields: Mapping[str, Any], status: int | None = None) -> Problem
 
 
 def gave_up(reason: str) -> Problem:
-    """Return the error for an answer that the engine aborted; ``reason`` is its cause."""
+    """Return the error for an answer that the engine aborted for ``reason``."""
     return Problem(
         502, f"The engine aborted the answer: finish_reason {reason!r}.", "server_error", "model_error"
     )
@@ -250,7 +250,7 @@ class Relay:
         return self._reader.done or (len(self._finished) >= self._answers and self._seen <= self._finished)
 
     def failure(self, problem: Problem) -> bytes:
-        """Return the event that ends a broken stream; OpenAI clients raise it as an error."""
+        """Return the event that ends a broken stream; OpenAI clients raise an error."""
         return problem.event()
 
     def broke(self, why: str) -> None:
