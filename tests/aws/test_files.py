@@ -67,7 +67,7 @@ def test_a_folder_that_is_missing_is_named_or_created(tmp_path: Path) -> None:
     path = tmp_path / "no" / "a"
     with pytest.raises(CannotWrite, match="No such file or directory") as no:
         write_file(path, "x")
-    assert no.value.next_step == "Name a file in a folder that exists."
+    assert no.value.next_step == "Give a file in an existing folder."
     write_file(path, "x", parents=True)
     assert path.read_text() == "x"
 
@@ -84,10 +84,10 @@ def test_a_device_is_written_as_it_is() -> None:
     [
         (errno.ENOSPC, "Free space", True),
         (errno.EDQUOT, "Free space", True),
-        (errno.EACCES, "writable", True),
-        (errno.EROFS, "writable", True),
-        (errno.EISDIR, "folder that exists", False),
-        (errno.EIO, "another place", False),
+        (errno.EACCES, "write permission", True),
+        (errno.EROFS, "write permission", True),
+        (errno.EISDIR, "an existing folder", False),
+        (errno.EIO, "another path", False),
     ],
 )
 def test_each_refusal_has_its_next_step(code: int, step: str, expected: bool) -> None:

@@ -31,7 +31,7 @@ ERROR = Result(
 )
 WARNING = Result("gpus", "warning", "7 GPUs idle", "GPUs.", "Billed.", "Use them.", fix="use every GPU")
 UNKNOWN = Result("image-exists", "unknown", "denied", "An image.", "It sticks.", "Ask.", permission="ecr:X")
-SKIPPED = Result("vpc", "skipped", "skipped; it looks for this: A VPC.", "A VPC.", "No address.")
+SKIPPED = Result("vpc", "skipped", "skipped; it checks for: A VPC.", "A VPC.", "No address.")
 TOLD = Result("cdk", "ok", "node is missing", "Node.", "For stacks.")
 OK = Result("credentials", "ok", "", "Nobody.", "Nothing works.")
 
@@ -53,7 +53,7 @@ Unknown (could not be checked)
     next: Ask.
 
 Skipped
-  vpc: skipped; it looks for this: A VPC.
+  vpc: skipped; it checks for: A VPC.
 
 Good to know
   cdk: node is missing
@@ -83,7 +83,7 @@ Unknown (could not be checked)
   4 checks: no AWS credentials were found.
 
 Skipped
-  vpc: skipped; it looks for this: A VPC.
+  vpc: skipped; it checks for: A VPC.
 
 Good to know
   cdk: node is missing
@@ -129,7 +129,7 @@ def test_what_a_deploy_goes_on_in_spite_of() -> None:
     assert render_deploy_notes([WARNING, SKIPPED]).splitlines() == [
         "Preflight",
         "  warning  gpus: 7 GPUs idle",
-        "  skipped  vpc: skipped; it looks for this: A VPC.",
+        "  skipped  vpc: skipped; it checks for: A VPC.",
         "  for all checks and next steps, run: peagle-sm doctor",
     ]
 
@@ -194,7 +194,7 @@ def test_a_check_is_skipped_by_its_id_alone(peagle: Run, spec: Callable[..., str
     assert "skipped forbidden-flags" in result.stdout
     assert result.exit_code == 0, result.stdout
     wrong = peagle("doctor", path, "--skip-check", "forbidden")
-    assert (wrong.exit_code, "there is no such check" in wrong.stderr) == (2, True)
+    assert (wrong.exit_code, "allowed: an id of a check" in wrong.stderr) == (2, True)
 
 
 def test_fix_shows_asks_and_writes(peagle: Run, in_empty_folder: Path) -> None:

@@ -80,7 +80,7 @@ def test_no_at_the_question_creates_nothing(peagle: Run, spec: Spec) -> None:
 def test_yes_at_the_question_deploys_and_follows(peagle: Run, spec: Spec) -> None:
     result = peagle("deploy", spec(), "--unguarded", answers="y\n")
     assert result.exit_code == 0, result.stderr
-    assert "lifetime limit armed" in result.stderr
+    assert "lifetime schedule created" in result.stderr
     assert "endpoint demo is in service" in result.stderr
     assert "status       InService" in result.stdout
     assert "try it:     peagle-sm invoke demo -p 'def fibonacci(n):' --temperature 0 --local" in result.stdout

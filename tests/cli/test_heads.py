@@ -73,12 +73,12 @@ def test_a_bad_head_is_told_whole_and_refused(bad: Path) -> None:
         "",
         "error: weights-missing: d2t is missing",
         "",
-        "info: trained-k: how many tokens it was trained to propose is not known; 5 are asked for",
-        "  next: Its card may say.",
+        "info: trained-k: unknown how many draft tokens it was trained for; 5 are requested",
+        "  next: Look at its model card.",
     ]
     assert result.stderr == (
         f"error: the draft head at {bad} must not be deployed: weights-missing\n"
-        "  next: take another head, or export it again\n"
+        "  next: Use another head, or export it again.\n"
     )
 
 
@@ -101,7 +101,7 @@ def test_the_shipped_head_is_whole() -> None:
 def test_what_is_nothing_of_all_that(in_empty_folder: Path) -> None:
     result = run("heads", "check", "tiny-cod")
     assert result.exit_code == 2
-    assert "is no folder, no s3://BUCKET/PREFIX, no OWNER/NAME on the hub" in result.stderr
+    assert "is not a folder, s3://BUCKET/PREFIX, OWNER/NAME on the hub" in result.stderr
     assert "Did you mean 'tiny-code'?" in result.stderr
 
 
@@ -114,7 +114,7 @@ def test_a_head_on_the_hub(tmp_path: Path) -> None:
         refused = run("heads", "check", "owner/gated", environ=environ)
     assert (report["revision"], report["ok"]) == ("a" * 40, True)
     assert refused.exit_code == 5
-    assert "owner/gated is gated: its terms are to be accepted first" in refused.stderr
+    assert "owner/gated is gated: accept its terms first" in refused.stderr
     with local_hub() as closed:
         nobody = {"HF_ENDPOINT": closed.url}
     gone = run("heads", "check", "owner/head", environ=nobody)

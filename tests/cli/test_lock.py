@@ -172,7 +172,7 @@ def test_a_version_that_is_gone_is_told_with_the_way_on(peagle: Run, bucket: Pub
     path.write_text(path.read_text().replace("version: 3.38.0", "version: 3.1.0"))
     gone = peagle("lock")
     assert gone.exit_code == 4
-    assert "no version 3.1.0 of openai-reasoning-gpt-oss-20b any more; there are 3.38.0" in gone.stderr
+    assert "no longer has version 3.1.0 of openai-reasoning-gpt-oss-20b; it has 3.38.0" in gone.stderr
     assert "lock --upgrade" in gone.stderr
     assert peagle("lock", "--upgrade").exit_code == 0
 
@@ -184,7 +184,7 @@ def test_a_config_asked_for_is_kept(peagle: Run, bucket: Publish, gpt: Path) -> 
     assert peagle("lock").stdout.startswith("peagle.local.lock is up to date")
     refused = peagle("plan")
     assert refused.exit_code == 3
-    assert "config lmi of openai-reasoning-gpt-oss-20b ships no head" in refused.stdout
+    assert "config lmi of openai-reasoning-gpt-oss-20b has no head" in refused.stdout
     assert peagle("lock", "--config", "lmy").exit_code == 4
 
 

@@ -17,7 +17,7 @@ def test_a_spec_that_is_not_there(in_empty_folder: Path) -> None:
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (
         "error: peagle.yaml: cannot be read: No such file or directory\n"
-        "  next: Name an existing spec file, or write one with `peagle-sm init`.\n"
+        "  next: Give an existing spec file, or write one with `peagle-sm init`.\n"
     )
 
 

@@ -133,7 +133,7 @@ def test_what_is_no_results_file(
 def test_a_place_that_cannot_be_written(tmp_path: Path, stand_in: Path) -> None:
     done = run("report", stand_in, "--html", stand_in / "report.html")
     assert done.exit_code == 2
-    assert "Name a file in a folder that exists." in done.stderr
+    assert "Give a file in an existing folder." in done.stderr
 
 
 def test_cost_sizes_a_fleet_and_pays_back_a_head(compared: Path) -> None:

@@ -294,7 +294,7 @@ def test_a_model_whose_jumpstart_spec_is_not_known_is_refused_and_the_missing_fa
     errors = [finding.message for finding in plan.findings if finding.severity == "error"]
     assert plan.requests == ()
     assert [
-        "not in the catalogue" in error for error in errors if "huggingface-vlm-gemma-4-31b-it" in error
+        "neither in the catalogue" in error for error in errors if "huggingface-vlm-gemma-4-31b-it" in error
     ] == [True]
 
 

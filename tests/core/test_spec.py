@@ -29,7 +29,7 @@ BAD = [
     ),
     pytest.param(
         BASE + "speculation: {mode: p-eagle, num_speculative_tokens: 0}",
-        ["speculation.num_speculative_tokens: found 0", "p-eagle", "1 or more", "mode none"],
+        ["speculation.num_speculative_tokens: found 0", "p-eagle", "1 or more", "mode: none"],
         id="K of 0 with p-eagle",
     ),
     pytest.param(

@@ -50,7 +50,7 @@ def test_where_two_variables_name_two_sizes_that_is_told(name: str) -> None:
             f"{ECR}/djl-inference:0.36.0-lmi24.0.0-cu129",
             {"OPTION_SPECULATIVE_DRAFT_MODEL": "/opt/ml/additional-model-data-sources/eagle"},
             "lmi-draft-model",
-            "ignores OPTION_SPECULATIVE_DRAFT_MODEL: it wants OPTION_SPECULATIVE_CONFIG",
+            "ignores OPTION_SPECULATIVE_DRAFT_MODEL: it needs OPTION_SPECULATIVE_CONFIG",
         ),
         (
             f"{ECR}/djl-inference:0.36.0-lmi20.0.0-cu129",

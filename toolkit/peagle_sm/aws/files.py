@@ -21,17 +21,17 @@ _MISPLACED = frozenset(
 
 
 class CannotWrite(SpecError):
-    """A file or folder cannot be written: the disk is full, or the place is not writable."""
+    """A file or folder cannot be written: the disk is full, or it is not writable."""
 
 
 def write_file(path: Path, content: str | bytes, *, overwrite: bool = True, parents: bool = False) -> None:
-    """Write a file beside its place and move it there, so that no reader and no failure sees half of it.
+    """Write a file atomically: to a temporary file, which is then renamed.
 
     An existing file keeps its permissions, and a link stays a link. ``parents`` creates the folders above it.
 
     Raises:
         FileExistsError: the file exists, and ``overwrite`` is False.
-        CannotWrite: the disk refuses; what was there before is unchanged.
+        CannotWrite: the operating system refuses; an existing file is unchanged.
     """
     if not overwrite and os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
@@ -40,7 +40,7 @@ def write_file(path: Path, content: str | bytes, *, overwrite: bool = True, pare
         place = Path(os.path.realpath(path))
         if parents:
             place.parent.mkdir(parents=True, exist_ok=True)
-        if place.exists() and not place.is_file():  # a device or a pipe is written as it is
+        if place.exists() and not place.is_file():  # a device or a pipe is written directly
             place.write_bytes(data)
             return
         part = place.with_name(f".{place.name[:200]}.{os.getpid()}.part")
@@ -60,10 +60,10 @@ def write_file(path: Path, content: str | bytes, *, overwrite: bool = True, pare
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Name what cannot be written, and what to do about it.
+    """Map errors of writing ``path`` to CannotWrite with a next step.
 
     Raises:
-        CannotWrite: the operating system refused.
+        CannotWrite: the operating system refuses.
     """
     try:
         yield
@@ -72,21 +72,21 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def is_about_the_disk(error: OSError) -> bool:
-    """Whether the error is about space or permission: what a user, not this program, can put right."""
+    """Return whether a user can fix the error: disk space or permission."""
     return error.errno in _FULL | _FORBIDDEN
 
 
 def cannot_write(error: OSError, path: Path | str | None, done: str = "written") -> CannotWrite:
-    """Describe what the operating system refused; ``path`` is None where it is not known."""
+    """Return the error for a failed write; ``path`` is None if unknown."""
     reason = error.strerror or str(error)
     if error.errno in _FULL:
         step = "Free space on that disk, and run the command again."
     elif error.errno in _FORBIDDEN:
-        step = "Make that place writable for you, or name another one, and run the command again."
+        step = "Give yourself write permission there, or choose another path, and run the command again."
     elif error.errno in _MISPLACED:
-        step = "Name a file in a folder that exists."
+        step = "Give a file in an existing folder."
     else:
-        step = "Name another place, and run the command again."
+        step = "Choose another path, and run the command again."
     what = "the output" if path is None else str(path)
     return CannotWrite(
         f"{what}: cannot be {done}: {reason}",
@@ -96,7 +96,7 @@ def cannot_write(error: OSError, path: Path | str | None, done: str = "written")
 
 
 def cache_dir(environ: Mapping[str, str]) -> Path:
-    """Return the folder of what can be fetched or built again.
+    """Return the folder for files that can be downloaded or built again.
 
     It follows the XDG rules: a relative value is ignored.
     """

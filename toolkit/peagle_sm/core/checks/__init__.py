@@ -1,4 +1,4 @@
-"""Each known trap is one check: what it looks for, why it hurts, who says so, how to mend it."""
+"""Checks of known problems, each with its cause, source and fix."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ ALL_CHECKS: tuple[Check, ...] = (
 )
 
 SPEC_CHECKS = tuple(one for one in ALL_CHECKS if one.reads == SPEC)
-"""Those that a plan runs: they need the spec and the catalogue alone."""
+"""Checks that a plan runs: they need only the spec and the catalogue."""
 
 
 def run_checks(draft: Draft) -> tuple[Finding, ...]:
-    """Run every check; errors come first, otherwise in the order of the checks."""
+    """Run all checks; errors come first, otherwise in the order of the checks."""
     return tuple(worst_first(finding for one in SPEC_CHECKS for finding in one.findings(draft)))

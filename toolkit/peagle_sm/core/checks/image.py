@@ -1,6 +1,6 @@
-"""Checks on the image: registry, tag, engine version, known faults.
+"""Checks of the image: registry, tag, engine version, known faults.
 
-Each known fault has a day from which somebody must check again whether it still holds.
+Each known fault has a date from which it must be checked again.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from peagle_sm.core.words import Finding
 
 @check(
     "image-version",
-    why="Which flags the engine knows, and which host it needs, depends on its version.",
+    why="The engine's version decides which flags it supports and which host it needs.",
     source="tags of AWS's vLLM images",
     remedy="Use a tag that begins with the vLLM version, such as vllm:0.30.0-gpu-….",
     severity="warning",
     url="https://github.com/aws/deep-learning-containers/releases",
 )
 def image_version(draft: Draft) -> Iterator[Finding]:
-    """An image whose tag does not tell its vLLM version."""
+    """An image whose tag does not contain its vLLM version."""
     if draft.image is not None and draft.image.version is None and not draft.image.is_lmi:
         yield Finding(
             "warning", f"the vLLM version of {draft.image.uri} is not known: its flags are not checked"
@@ -40,9 +40,9 @@ def image_version(draft: Draft) -> Iterator[Finding]:
 
 @check(
     "flag-versions",
-    why="An engine that does not know a flag refuses to start.",
+    why="An engine refuses to start with a flag that it does not support.",
     source="vLLM release notes; see data/images.yaml for each flag",
-    remedy="Take a newer image, or remove the variable from serving.env.",
+    remedy="Use a newer image, or remove the variable from serving.env.",
     url="https://github.com/vllm-project/vllm/releases",
 )
 def flag_versions(draft: Draft) -> Iterator[Finding]:
@@ -77,16 +77,16 @@ def request_metrics(draft: Draft) -> Iterator[Finding]:
 
 
 def _verbatim(draft: Draft) -> Edits:
-    """Without the supervisor the command line is passed on as it is; nothing to write where it is off."""
+    """Turn the supervisor off, so that the command line stays unchanged."""
     off = environment(draft).get(AUTO_RECOVERY) == "false"
     return {} if off else {f"serving.env.{AUTO_RECOVERY}": "false"}
 
 
 @check(
     "json-quotes",
-    why='The supervisor joins the command line without quoting: {"method":…} arrives as {method:…}.',
+    why='The supervisor joins the command line without quotes: {"method":…} becomes {method:…}.',
     source="model-hosting-container-standards <= 0.1.15 (vLLM images 0.20.2 to 0.23.0, server v2.0)",
-    remedy="Take image 0.24.0 or newer, or keep PROCESS_AUTO_RECOVERY=false.",
+    remedy="Use image 0.24.0 or newer, or keep PROCESS_AUTO_RECOVERY=false.",
     url="https://github.com/aws/model-hosting-container-standards",
     fix=Fix(f"set {AUTO_RECOVERY}=false", edits=_verbatim),
 )
@@ -97,18 +97,18 @@ def json_quotes(draft: Draft) -> Iterator[Finding]:
     if environment(draft).get(AUTO_RECOVERY) == "false":
         yield Finding(
             "warning",
-            f"image {draft.image.uri.rpartition('/')[2]} is suspected of stripping quotes from JSON; "
+            f"image {draft.image.uri.rpartition('/')[2]} probably strips quotes from JSON; "
             f"{AUTO_RECOVERY}=false is set, so a crashed engine is not restarted inside the container",
         )
     else:
         yield Finding(
-            "error", f"{AUTO_RECOVERY} must be false on this image, or the speculative config arrives broken"
+            "error", f"{AUTO_RECOVERY} must be false on this image, or it breaks the speculative config"
         )
 
 
 @check(
     "supervisor-characters",
-    why="A % in a value raises in the supervisor, and everything after ' ;' is cut.",
+    why="A % in a value crashes the supervisor, and it drops everything after ' ;'.",
     source="model-hosting-container-standards 0.1.16",
     remedy="Write the value without % and ' ;', or set serving.env.PROCESS_AUTO_RECOVERY: 'false'.",
     severity="warning",
@@ -129,7 +129,7 @@ def supervisor_characters(draft: Draft) -> Iterator[Finding]:
     "draft-dropped",
     why="The endpoint works without speculation, and no error is reported.",
     source="djl-serving reads OPTION_*, not SM_VLLM_*; JumpStart's spec of gpt-oss-20b on ml.g5",
-    remedy="Take an instance family for which JumpStart has the vLLM image (ml.g7e, ml.g6, ml.p5…).",
+    remedy="Use an instance family for which JumpStart has the vLLM image (ml.g7e, ml.g6, ml.p5…).",
     url="https://github.com/deepjavalibrary/djl-serving",
 )
 def draft_dropped(draft: Draft) -> Iterator[Finding]:
@@ -153,7 +153,7 @@ ENGINE_CHECKS: tuple[Check, ...] = (
 
 
 class Advisory(BaseModel):
-    """One fault: ``what`` happens, before which vLLM, to which models and modes (None: to all)."""
+    """One fault: ``what`` happens, below which vLLM, for which models and modes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -170,7 +170,7 @@ class Advisory(BaseModel):
     expires: dt.date
 
     def meets(self, draft: Draft) -> bool:
-        """Whether the spec can meet it; an image of unknown version cannot be said to."""
+        """Return whether it applies; False if the image version is unknown."""
         version = draft.image.version if draft.image else None
         return (
             version is not None
@@ -183,16 +183,16 @@ class Advisory(BaseModel):
 
 @cache
 def _load_advisories() -> tuple[Advisory, ...]:
-    """Read the packaged list."""
+    """Read the packaged advisories."""
     text = resources.files("peagle_sm.core").joinpath("data", "advisories.yaml").read_text(encoding="utf-8")
     return tuple(Advisory.model_validate(row) for row in yaml.safe_load(text))
 
 
 def _expiry_words(expires: dt.date, today: dt.date | None) -> str:
-    """Say until when an advisory is believed; ``today`` None leaves the judgement to the reader."""
+    """Return the validity of an advisory as text; ``today`` may be None."""
     if today is not None and today >= expires:
-        return f"this advisory expired on {expires}: look whether it still holds, or upgrade peagle-sm"
-    return f"believed until {expires}"
+        return f"this advisory expired on {expires}: check whether it still holds, or upgrade peagle-sm"
+    return f"valid until {expires}"
 
 
 def _today(draft: Draft) -> dt.date | None:
@@ -201,9 +201,9 @@ def _today(draft: Draft) -> dt.date | None:
 
 @check(
     "advisories",
-    why="Older engines have known holes: a request can kill them or reach into the network.",
+    why="Older engines have known vulnerabilities: a request can crash them or reach the network.",
     source="vLLM security advisories, floor 0.33.0 as of November 2026",
-    remedy="Move to an image at or above the floor as soon as AWS publishes one; keep the endpoint private.",
+    remedy="Use an image at or above the floor as soon as AWS publishes one; keep the endpoint private.",
     severity="warning",
     url="https://github.com/vllm-project/vllm/security/advisories",
 )
@@ -229,14 +229,14 @@ def floor(draft: Draft) -> Iterator[Finding]:
 
 @check(
     "known-faults",
-    why="The endpoint starts and answers, and then crashes or loses its acceleration on some requests.",
+    why="The endpoint starts and answers, but crashes or loses its acceleration on some requests.",
     source="vLLM's issues, pull requests and advisories; data/advisories.yaml names each page",
-    remedy="Read the page; take an image without the fault where there is one, and watch acceptance.",
+    remedy="Read the page; use an image without the fault if there is one, and watch the acceptance.",
     severity="warning",
     url="https://github.com/vllm-project/vllm/issues",
 )
 def known_faults(draft: Draft) -> Iterator[Finding]:
-    """Faults of the image's engine version that this model, mode or context can meet."""
+    """Known faults of the image's engine version that apply to this spec."""
     for row in _load_advisories():
         if not row.security and row.meets(draft):
             fixed = f", fixed in vLLM {row.fixed_in}" if row.fixed_in else ""
@@ -258,7 +258,7 @@ _CPU_FAMILIES = ("c", "m", "r", "t")
 
 
 def registry_of(uri: str) -> tuple[str, str, str] | None:
-    """Return account, region and the rest of an ECR image URI; None for another registry."""
+    """Return account, region and rest of an ECR image URI; None if not ECR."""
     found = _ECR.fullmatch(uri)
     return (found[1], found[2], found[3]) if found else None
 
@@ -267,11 +267,11 @@ def registry_of(uri: str) -> tuple[str, str, str] | None:
     "image-registry",
     why="CreateModel refuses an image outside ECR, and a host cannot pull from another region's registry.",
     source="SageMaker API: ContainerDefinition.Image; aws/sagemaker-python-sdk issue 4700",
-    remedy="Push the image to ECR in the endpoint's region, or take AWS's own of that region.",
+    remedy="Push the image to ECR in the endpoint's region, or use AWS's image of that region.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ContainerDefinition.html",
 )
 def image_registry(draft: Draft) -> Iterator[Finding]:
-    """An image that does not stand in ECR, or in another region's."""
+    """An image that is not in ECR, or in another region's registry."""
     if draft.image is None or draft.context.local:
         return
     parts = registry_of(draft.image.uri)
@@ -282,23 +282,25 @@ def image_registry(draft: Draft) -> Iterator[Finding]:
         return
     account, region, _ = parts
     if region != draft.region:
-        yield Finding("error", f"image: {draft.image.uri} stands in {region}; allowed: {draft.region}")
+        yield Finding("error", f"image: {draft.image.uri} is in {region}; allowed: {draft.region}")
         return
     own = draft.catalog.regions.get(region)
     if own is not None and draft.image_published_by_aws and account != own.account:
-        yield Finding("error", f"image: AWS's registry in {region} is account {own.account}; found {account}")
+        yield Finding(
+            "error", f"image: found account {account}; AWS's registry in {region} is account {own.account}"
+        )
 
 
 @check(
     "image-tag",
-    why="A tag that was never published fails only when the host pulls it, with the instance billed.",
+    why="A tag that was never published fails only at the pull, when the instance is already billed.",
     source="aws/deep-learning-containers: release tags of the vllm repository",
-    remedy="Take a published tag, or check that this one exists.",
+    remedy="Use a published tag, or check that this one exists.",
     severity="warning",
     url=f"{_DLC}/releases",
 )
 def image_tag(draft: Draft) -> Iterator[Finding]:
-    """A tag of AWS's own vLLM repository that is not one of those known."""
+    """An unknown tag of AWS's vLLM repository."""
     if draft.image is None or draft.image.repository != "vllm" or not draft.image_published_by_aws:
         return
     tag = draft.image.uri.rpartition(":")[2]
@@ -317,10 +319,10 @@ def image_tag(draft: Draft) -> Iterator[Finding]:
     if not rules:
         last = images.tags[-1].last
         yield Finding(
-            "warning", f"image: no published vLLM {draft.image.version_text} is known; newest: {last}"
+            "warning", f"image: vLLM {draft.image.version_text} is not a known image version; newest: {last}"
         )
     elif tag != (published := rules[0].template.format(version=draft.image.version_text)):
-        yield Finding("warning", f"image: tag {tag} is not the one published for this version: {published}")
+        yield Finding("warning", f"image: found tag {tag}; the published tag of this version is {published}")
 
 
 @check(
@@ -332,7 +334,7 @@ def image_tag(draft: Draft) -> Iterator[Finding]:
     url="https://docs.aws.amazon.com/AmazonECR/latest/userguide/image-tag-mutability.html",
 )
 def image_digest(draft: Draft) -> Iterator[Finding]:
-    """An image of one's own that is named by a tag."""
+    """A user's image that is named by a tag."""
     if draft.spec.image is None or draft.context.local or draft.image_published_by_aws:
         return
     if "@sha256:" not in draft.spec.image:
@@ -341,13 +343,13 @@ def image_digest(draft: Draft) -> Iterator[Finding]:
 
 @check(
     "other-engine",
-    why="Only vLLM drafts in one pass; another engine ignores SM_VLLM_* or refuses to start.",
-    source="sglang issue 23171 (open); this catalogue knows vLLM's images",
-    remedy="Take a vLLM image, or mode none.",
+    why="Only vLLM supports P-EAGLE; another engine ignores SM_VLLM_* or refuses to start.",
+    source="sglang issue 23171 (open); this catalogue has vLLM's images",
+    remedy="Use a vLLM image, or mode none.",
     url="https://github.com/sgl-project/sglang/issues/23171",
 )
 def other_engine(draft: Draft) -> Iterator[Finding]:
-    """An image of another engine beside a draft head."""
+    """An image of another engine together with a draft head."""
     if draft.image is None or not draft.speculating:
         return
     name = next((each for each in _OTHER_ENGINES if each in draft.image.uri.lower()), None)
@@ -357,9 +359,9 @@ def other_engine(draft: Draft) -> Iterator[Finding]:
 
 @check(
     "no-gpu",
-    why="A CUDA image on a host without an NVIDIA GPU dies before it answers.",
+    why="A CUDA image crashes at the start on a host without an NVIDIA GPU.",
     source="SageMaker API: ProductionVariant.InstanceType; tags of AWS's vLLM images",
-    remedy="Take an instance type with NVIDIA GPUs.",
+    remedy="Use an instance type with NVIDIA GPUs.",
     url="https://aws.amazon.com/ec2/instance-types/",
 )
 def no_gpu(draft: Draft) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
-"""Checks on JumpStart's settings for a model, and on a lock.
+"""Checks of JumpStart's settings for a model, and of a lock.
 
-`unaccelerated` gives each reason why JumpStart's settings would not run P-EAGLE, with the source.
+`unaccelerated` returns the reasons why JumpStart's settings would not run P-EAGLE, with sources.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _of_lmi(image: ImageFacts, env: Mapping[str, str], images: ImageCatalog) -> 
     if LMI_DRAFT in env and LMI_CONFIG not in env:
         yield Finding(
             "error",
-            f"image {tag} ignores {LMI_DRAFT}: it wants {LMI_CONFIG}",
+            f"image {tag} ignores {LMI_DRAFT}: it needs {LMI_CONFIG}",
             check="lmi-draft-model",
             source=_SDK_SOURCE,
         )
@@ -89,7 +89,7 @@ def _of_config(image: ImageFacts, env: Mapping[str, str], channels: frozenset[st
     if text is None:
         if not image.is_lmi or not {SPECULATIVE_CONFIG, LMI_DRAFT} & env.keys():
             yield Finding(
-                severity, f"{name} is not set: nothing is drafted", check="no-speculation", source=_DOC
+                severity, f"{name} is not set: there is no speculation", check="no-speculation", source=_DOC
             )
         return
     config = _parsed(text)
@@ -101,7 +101,7 @@ def _of_config(image: ImageFacts, env: Mapping[str, str], channels: frozenset[st
     if config.get("parallel_drafting") is not True:
         yield Finding(
             severity,
-            f"{name} does not set parallel_drafting: true, so the head drafts token by token, and badly",
+            f"{name} does not set parallel_drafting: true, so the head drafts one token at a time, badly",
             check="no-parallel-drafting",
             source=_DOC,
         )
@@ -123,8 +123,8 @@ def _of_sizes(env: Mapping[str, str]) -> Iterator[Finding]:
     if degree is not None and size is not None and degree != size:
         yield Finding(
             "warning",
-            f"TENSOR_PARALLEL_DEGREE={degree} stands beside SM_VLLM_TENSOR_PARALLEL_SIZE={size}; the vLLM "
-            "image reads the second only",
+            f"found TENSOR_PARALLEL_DEGREE={degree} and SM_VLLM_TENSOR_PARALLEL_SIZE={size}; the vLLM image "
+            "reads only the second",
             check="tensor-parallel",
             source=_TWO_SIZES,
         )
@@ -146,14 +146,14 @@ _SAID_ELSEWHERE = frozenset({"lmi-image", "engine-version", "json-quotes", "tens
 
 @check(
     "jumpstart-unaccelerated",
-    why="The same model deployed by the console or the SageMaker SDK would not run as this plan does.",
+    why="The same model deployed by the console or the SageMaker SDK would not run like this plan.",
     source="JumpStart spec: inference_environment_variables, hosting_instance_type_variants",
-    remedy="Nothing to do: this plan sets its own. Do not deploy this model with JumpStart's own button.",
+    remedy="Nothing to do: this plan has its own settings. Do not deploy this model with JumpStart's button.",
     severity="info",
     url=_SDK,
 )
 def jumpstart_unaccelerated(draft: Draft) -> Iterator[Finding]:
-    """Settings of JumpStart's own that would run without P-EAGLE, where the plan puts them right."""
+    """JumpStart's settings that would run without P-EAGLE, and that the plan fixes."""
     entry, name = draft.jumpstart, draft.instance_types[0]
     if entry is None or draft.mode != "p-eagle" or draft.spec.image is not None or draft.image is None:
         return
@@ -163,39 +163,39 @@ def jumpstart_unaccelerated(draft: Draft) -> Iterator[Finding]:
     channels = frozenset({entry.draft_channel} if entry.draft_channel else ())
     for reason in unaccelerated(draft.image, environment, channels, draft.catalog.images):
         if reason.check not in _SAID_ELSEWHERE:
-            yield Finding("info", f"JumpStart's own settings for {name}: {reason.message}")
+            yield Finding("info", f"JumpStart's settings for {name}: {reason.message}")
 
 
 @check(
     "jumpstart-deprecated",
-    why="AWS stops mending a deprecated version, and lists known holes of what it ships.",
+    why="AWS does not fix deprecated versions, and lists known vulnerabilities.",
     source="JumpStart spec: deprecated, inference_vulnerable, inference_vulnerabilities",
-    remedy="Move to the newest version with `peagle-sm lock --upgrade SPEC`, or use source: container.",
+    remedy="Change to the newest version with `peagle-sm lock --upgrade SPEC`, or set source: container.",
     severity="warning",
     url=_SDK,
 )
 def jumpstart_deprecated(draft: Draft) -> Iterator[Finding]:
-    """A version that AWS calls deprecated or vulnerable."""
+    """A JumpStart version that AWS marks as deprecated or vulnerable."""
     entry = draft.jumpstart
     if entry is None:
         return
     name = f"{entry.jumpstart_model_id} {entry.version}"
     if entry.deprecated:
-        yield Finding("warning", f"AWS calls {name} deprecated")
+        yield Finding("warning", f"AWS marks {name} as deprecated")
     if entry.vulnerabilities:
-        yield Finding("warning", f"AWS names vulnerabilities of {name}: {', '.join(entry.vulnerabilities)}")
+        yield Finding("warning", f"AWS lists vulnerabilities of {name}: {', '.join(entry.vulnerabilities)}")
 
 
 @check(
     "jumpstart-message",
-    why="It is AWS's own word to whoever uses the model.",
+    why="AWS has a message for users of the model.",
     source="JumpStart spec: usage_info_message, deprecated_message, deprecate_warn_message",
-    remedy="Read it.",
+    remedy="Read the message.",
     severity="info",
     url=_SDK,
 )
 def jumpstart_message(draft: Draft) -> Iterator[Finding]:
-    """What the model's spec has to say to its users."""
+    """A message of the model's JumpStart spec for its users."""
     for message in draft.jumpstart.messages if draft.jumpstart else ():
         yield Finding("info", message)
 
@@ -210,9 +210,9 @@ CHECKS: tuple[Check, ...] = (
 def lock_findings(
     lock: Lock, images: ImageCatalog, *, newest: str | None = None, hub_id: str | None = None
 ) -> tuple[Finding, ...]:
-    """Return the findings on a lock, errors first; ``newest`` is the manifest's newest version.
+    """Return the findings on a lock, errors first; ``newest`` is the newest version.
 
-    An error is what no plan of this program can mend: with mode p-eagle, `plan` and `deploy` refuse it.
+    No plan of this program fixes an error: with mode p-eagle, `plan` and `deploy` refuse it.
     """
     found = [*_on_acceleration(lock, images), *_on_licence(lock), *_on_model(lock, newest, hub_id)]
     return tuple(worst_first(found))
@@ -224,9 +224,9 @@ def _on_acceleration(lock: Lock, images: ImageCatalog) -> Iterator[Finding]:
         environment = {**lock.environment, **one.environment}
         for reason in unaccelerated(images.describe(one.image), environment, channels, images):
             step = (
-                "Nothing to do: `peagle-sm deploy` sets its own. Do not use JumpStart's own button."
+                "Nothing to do: `peagle-sm deploy` has its own settings. Do not use JumpStart's button."
                 if reason.severity == "warning"
-                else "Choose another of placement.instance_types, or another config with --config."
+                else "Choose another type in placement.instance_types, or another config with --config."
             )
             yield replace(
                 reason,
@@ -255,14 +255,12 @@ def _on_model(lock: Lock, newest: str | None, hub_id: str | None) -> Iterator[Fi
     model = lock.jumpstart
     name = f"{model.model_id} {model.version}"
     if model.deprecated:
-        yield _of_model("jumpstart-deprecated", "warning", f"AWS calls {name} deprecated")
+        yield _of_model("jumpstart-deprecated", "warning", f"AWS marks {name} as deprecated")
     if model.vulnerable or model.vulnerabilities:
         named = ", ".join(model.vulnerabilities) or "not named"
-        yield _of_model("jumpstart-vulnerable", "warning", f"AWS calls {name} vulnerable: {named}")
+        yield _of_model("jumpstart-vulnerable", "warning", f"AWS marks {name} as vulnerable: {named}")
     if hub_id is not None and model.url and not is_same_model(model.url, hub_id):
-        yield _of_model(
-            "jumpstart-url", "warning", f"its spec is of {model.url}, and {hub_id} was looked for"
-        )
+        yield _of_model("jumpstart-url", "warning", f"its spec is for {model.url}; expected {hub_id}")
     if newest is not None and newest != model.version:
         yield _of_model("jumpstart-newer", "info", f"JumpStart has {newest}; {model.version} is locked")
     for message in model.messages:
@@ -271,9 +269,9 @@ def _on_model(lock: Lock, newest: str | None, hub_id: str | None) -> Iterator[Fi
 
 def _of_model(check: str, severity: Severity, message: str) -> Finding:
     steps = {
-        "jumpstart-message": "Read it.",
-        "jumpstart-url": "Look whether it is the model that you want before you deploy it.",
-        "jumpstart-newer": "Nothing to do; `peagle-sm lock --upgrade SPEC` moves to it.",
+        "jumpstart-message": "Read the message.",
+        "jumpstart-url": "Check that it is the model that you want before you deploy it.",
+        "jumpstart-newer": "Nothing to do; `peagle-sm lock --upgrade SPEC` changes to it.",
     }
-    step = steps.get(check, "Move to the newest version with `peagle-sm lock --upgrade SPEC`.")
+    step = steps.get(check, "Change to the newest version with `peagle-sm lock --upgrade SPEC`.")
     return Finding(severity, message, step, check=check, source=_SPEC, url=_SDK)

@@ -1,4 +1,4 @@
-"""The whole check of a head: files, layout, weights, vocabulary, target. Pure.
+"""Complete check of a head: files, layout, weights, vocabulary, target. Pure.
 
 The target is checked only as far as the head must fit it.
 """
@@ -21,12 +21,12 @@ from peagle_sm.core.heads.weights import FLOATS, MASK, Tensor, vocabulary_faults
 from peagle_sm.core.words import Finding, worst_first
 
 FAMILIES = ("llama", "qwen2", "qwen3", "qwen3_moe", "gpt_oss", "gemma4", "gemma4_text")
-"""Families whose targets vLLM 0.32.0 lets an EAGLE-3 head read from, and that were looked at here."""
+"""Target families that vLLM 0.32.0 supports for EAGLE-3 heads and that were checked here."""
 
 
 @dataclass(frozen=True)
 class TargetFacts:
-    """Sizes of the target: numbers of values, layers and tokens; None where its config does not say."""
+    """Sizes of the target; a field is None if its config lacks it."""
 
     model_type: str
     hidden: int | None
@@ -36,7 +36,7 @@ class TargetFacts:
 
 
 def target_facts(config: Mapping[str, Any]) -> TargetFacts:
-    """Read a target's ``config.json``; of a model with several parts, the text's."""
+    """Read a target's ``config.json``; of a multimodal model, the text part."""
     inner = config.get("text_config")
     text = inner if isinstance(inner, Mapping) else config
 
@@ -54,25 +54,25 @@ def target_facts(config: Mapping[str, Any]) -> TargetFacts:
 
 
 def target_faults(layout: Layout, target: TargetFacts) -> Iterator[Finding]:
-    """What of a head does not fit its target."""
+    """Yield the mismatches between a head and its target."""
     if target.model_type and target.model_type not in FAMILIES:
         yield Finding(
             "warning",
-            f"the target's family, {target.model_type}, was not looked at; looked at: {', '.join(FAMILIES)}",
+            f"the target's family {target.model_type} has not been checked; checked: {', '.join(FAMILIES)}",
             check="target-family",
         )
     if target.hidden is not None and layout.target_hidden != target.hidden:
         yield Finding(
             "error",
-            f"the head reads states of {layout.target_hidden} values, and the target's have {target.hidden}",
-            "Take the head that was trained for this target.",
+            f"the head expects hidden states of size {layout.target_hidden}; the target has {target.hidden}",
+            "Use a head that was trained for this target.",
             check="target-size",
         )
     if target.vocab is not None and layout.vocab != target.vocab:
         yield Finding(
             "error",
-            f"the head's vocab_size is {layout.vocab}, and the target's {target.vocab}",
-            "Take the head that was trained for this target.",
+            f"the head's vocab_size is {layout.vocab}; the target's is {target.vocab}",
+            "Use a head that was trained for this target.",
             check="target-vocabulary",
         )
     outside = [
@@ -82,7 +82,7 @@ def target_faults(layout: Layout, target: TargetFacts) -> Iterator[Finding]:
         yield Finding(
             "error",
             f"eagle_aux_hidden_state_layer_ids: found {list(layout.aux_layer_ids)}; the target has "
-            f"{target.layers} layers, so {', '.join(map(str, outside))} never comes",
+            f"{target.layers} layers, so {', '.join(map(str, outside))} does not exist",
             check="aux-layers",
         )
 
@@ -101,18 +101,18 @@ def inspect_head(
     trained_k: int | None = None,
     target_name: str | None = None,
 ) -> HeadReport:
-    """Look at a head and say all that is wrong with it; errors come first.
+    """Check a head and report all its faults, errors first.
 
     Args:
-        folder: where its files are.
-        target: the ``config.json`` of the target that it is to draft for; None leaves those checks out.
-        mode: "eagle3" or "p-eagle", as it is to draft; None takes what its files make it.
-        num_speculative_tokens: how many tokens it is to propose; None leaves that check out.
-        trained_k: how many it was trained for, where its config does not say.
-        target_name: what the target is called, for the report.
+        folder: the folder with its files.
+        target: the target's ``config.json``; None skips the checks against the target.
+        mode: "eagle3" or "p-eagle"; None takes the mode of its files.
+        num_speculative_tokens: number of draft tokens per step; None skips that check.
+        trained_k: its trained depth, if its config lacks it.
+        target_name: the target's name, for the report.
 
     Raises:
-        OSError: whatever the folder's ``read`` raises.
+        OSError: the folder's ``read`` raised it.
     """
     contents = read_contents(folder)
     layout, read = (None, []) if contents.config is None else read_layout(contents.config)
@@ -143,10 +143,10 @@ def inspect_head(
 
 
 def inspect_files(folder: Folder) -> HeadReport:
-    """Look at a folder of weights of any kind, a target's say: its files alone, not their layout.
+    """Check only the files of a folder of weights, such as a target's.
 
     Raises:
-        OSError: whatever the folder's ``read`` raises.
+        OSError: the folder's ``read`` raised it.
     """
     contents = read_contents(folder)
     return HeadReport(
