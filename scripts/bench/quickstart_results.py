@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from peagle_sm.measure.compare.analysis import Measured, Side, compare, in_order, pairs_of
+from peagle_sm.measure.compare.analysis import ArmDeployments, Measured, compare, in_order, pairs_of
 from peagle_sm.measure.compare.measurement import point_of
 from peagle_sm.measure.load import ClientUsage, LoadRun, Window
 from peagle_sm.measure.results.provenance import engine_in_brief
@@ -35,7 +35,7 @@ def results_of(
         window = Window(record.sent_s, record.done_s, record.done_s - record.sent_s)
         measured.take(LoadRun(record.arm, ALONE, 0, (record,), window, usage))
     points = (point_of(arm, measured, temperature=TEMPERATURE, machine_load=max(run.load)) for arm in arms)
-    pairs = pairs_of(in_order([Side((arm,)) for arm in arms]))
+    pairs = pairs_of(in_order([ArmDeployments((arm,)) for arm in arms]))
     return Results(
         header=Header(
             run_id=f"quickstart-{origin['date']}",

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from peagle_sm.measure.benchmark.endpoint_arm import Described
-from peagle_sm.measure.benchmark.run import Around
+from peagle_sm.measure.benchmark.run import BenchDependencies
 from peagle_sm.measure.load import HttpTarget, LoadOptions, LoadStopped, Observer, Target, WorkItem
 from peagle_sm.measure.load.points import Objective
 from peagle_sm.measure.results.records import (
@@ -148,8 +148,8 @@ class World:
     tokens: int = 0
     provenance: Callable[[], dict[str, Any]] = lambda: {"seed": 0}
 
-    def around(self) -> Around:
-        return Around(
+    def around(self) -> BenchDependencies:
+        return BenchDependencies(
             progress=self.events.append,
             look=lambda: self.looks,
             provenance=self.provenance,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from peagle_sm.core.errors import SpecError
-from peagle_sm.measure.compare.alternating import Way
-from peagle_sm.measure.compare.analysis import Side, control_of
+from peagle_sm.measure.compare.alternating import TurnContext
+from peagle_sm.measure.compare.analysis import ArmDeployments, control_of
 from peagle_sm.measure.compare.measurement import Contest, Setup
 from peagle_sm.measure.load import LoadRun, LoadStopped, Silent, Timeouts, WorkItem
 from peagle_sm.measure.results.records import ArmRecord, ComparisonRecord, Header, Load
@@ -45,14 +45,14 @@ class Play:
         self.writer = ResultWriter(self.path)
         self.writer.append(Header("run", "compare", {}, {}, True))
         self.contest = Contest(
-            self.setup, self.writer, "salt", self.way, self.time.run, load_average=lambda: 0.5
+            self.setup, self.writer, "salt", self.context, self.time.run, load_average=lambda: 0.5
         )
-        control = control_of(Side(ARMS[:1]))
+        control = control_of(ArmDeployments(ARMS[:1]))
         self.arms = (*ARMS, *control.arms)
-        self.sides = [Side((arm,)) for arm in self.arms]
+        self.sides = [ArmDeployments((arm,)) for arm in self.arms]
 
-    def way(self, took: Callable[[LoadRun], None]) -> Way:
-        return Way(Timeouts(), 0.0, Silent(), took, self.time.clock, self.engines.connect)
+    def context(self, on_run: Callable[[LoadRun], None]) -> TurnContext:
+        return TurnContext(Timeouts(), 0.0, Silent(), on_run, self.time.clock, self.engines.connect)
 
     def measure(self) -> None:
         self.contest.measure(0, self.arms, lambda arm: FakeTarget(arm.name))

@@ -21,7 +21,7 @@ from peagle_sm.core.errors import (
 from peagle_sm.measure.benchmark.endpoint_arm import Described
 from peagle_sm.measure.compare.deployments import Round
 from peagle_sm.measure.compare.measurement import Setup
-from peagle_sm.measure.compare.run import Around, Outcome, compare
+from peagle_sm.measure.compare.run import CompareDependencies, Outcome, compare
 from peagle_sm.measure.load import ClientUsage, LoadRun, Window
 from peagle_sm.measure.load.points import make_point
 from peagle_sm.measure.results.records import ArmRecord, Load
@@ -55,8 +55,8 @@ class Play:
         self.closed: list[int] = []
         self.drafts: dict[str, int] = {"none": 0, "p-eagle": 7}
 
-    def around(self) -> Around:
-        return Around(
+    def around(self) -> CompareDependencies:
+        return CompareDependencies(
             progress=self.events.append,
             target_of=lambda arm: FakeTarget(arm.name),
             look=lambda arm: f"{arm.endpoint} does not exist any more",

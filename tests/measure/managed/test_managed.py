@@ -12,8 +12,8 @@ import pytest
 
 from peagle_sm.core.errors import BillableLeft, Interrupted, ServiceFault, SpecError
 from peagle_sm.measure.benchmark.endpoint_arm import Described
-from peagle_sm.measure.benchmark.managed import Surroundings, job_name, price_note, run_managed
-from peagle_sm.measure.benchmark.managed_files import Place
+from peagle_sm.measure.benchmark.managed import ManagedDependencies, job_name, price_note, run_managed
+from peagle_sm.measure.benchmark.managed_files import JobResources
 from peagle_sm.measure.benchmark.plan import BenchPlan
 from peagle_sm.measure.benchmark.run import Outcome
 from peagle_sm.measure.load import WorkItem
@@ -25,7 +25,7 @@ from peagle_sm.service.progress import Pacing
 from tests.measure.managed.making import START, Cloud, archive, error, row
 
 ARM = ArmRecord("e", "p-eagle", 7, "e", component="ic", usd_per_hour=36.0)
-PLACE = Place("arn:aws:iam::123456789012:role/r", "s3://bucket/bench", "org/model")
+PLACE = JobResources("arn:aws:iam::123456789012:role/r", "s3://bucket/bench", "org/model")
 LOADS = (Load("closed", concurrency=1), Load("open", rate_per_s=2.5))
 ITEMS = tuple(
     WorkItem(f"p{n}", {"messages": [{"role": "user", "content": f"prompt {n}"}], "max_tokens": 8})
@@ -43,7 +43,7 @@ class Runs:
         self.told: list[str] = []
 
     def __call__(self, *, resume: bool = False, **other: Any) -> Outcome:
-        around = Surroundings(
+        around = ManagedDependencies(
             progress=lambda event: self.told.append(event.message),
             pacing=Pacing(self.cloud.now, self.cloud.monotonic, self.cloud.sleep),
             provenance=lambda: {"date": "today"},

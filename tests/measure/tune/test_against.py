@@ -9,7 +9,7 @@ from peagle_sm.measure.tune.outcome import (
     conclude,
     fit_records,
 )
-from peagle_sm.measure.tune.predict import Against, against_none, without_baseline
+from peagle_sm.measure.tune.predict import BaselineRatio, against_none, without_baseline
 from peagle_sm.measure.tune.readings import Reading
 from tests.measure.tune.reading_of import reading
 
@@ -43,7 +43,7 @@ def result() -> ModeResult:
 def test_faster_and_slower_are_said_only_where_the_interval_excludes_one(
     low: float, high: float, said: str
 ) -> None:
-    assert Against(3, 250.0, 1.0, low, high).words == said
+    assert BaselineRatio(3, 250.0, 1.0, low, high).words == said
 
 
 def test_each_load_has_a_verdict_of_its_own(result: ModeResult) -> None:

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from peagle_sm.measure.verify.answers import Answer, Scored, Top
-from peagle_sm.measure.verify.engines import Lab, Options, UrlEngine
+from peagle_sm.measure.verify.engines import EnginePair, Options, UrlEngine
 from peagle_sm.measure.verify.greedy import GreedyCase, judge_greedy
 from peagle_sm.measure.verify.probabilities import CUTS, ParameterCase, judge_parameters
 from peagle_sm.measure.verify.probes import probe_greedy, probe_places
 from peagle_sm.measure.verify.sampling import (
-    Place,
     Repeated,
+    SamplingPosition,
     SeedCase,
-    find_places,
+    find_positions,
     fit_places,
     judge_sampled,
     judge_seeds,
@@ -66,7 +66,7 @@ def fitted(rng: np.random.Generator, *, wrong: bool) -> float:
         target = target / target.sum()
         drawn = rng.choice(7, size=REPEATS, p=speculated(target, rng, wrong=wrong))
         top = tuple((token, math.log(share)) for token, share in enumerate(target[:5]))
-        places.append(Place(f"p{n}", (1,), 9, top))
+        places.append(SamplingPosition(f"p{n}", (1,), 9, top))
         answers.append([Answer("", (9, int(token), 3), "length") for token in drawn])
     return fit_places(places, answers).z
 
@@ -96,7 +96,7 @@ def test_a_place_follows_a_sure_token() -> None:
     answer = Answer("", (4, 7, 1, 7), "length")
     logs = (math.log(0.6), math.log(0.99), math.log(0.5), math.log(0.99))
     scored = Scored(answer, logs, (-1.0,) * 4, (flat, sure, flat, sure))
-    assert find_places("p", scored, most=5) == [Place("p", (4,), 7, flat)]
+    assert find_positions("p", scored, most=5) == [SamplingPosition("p", (4,), 7, flat)]
 
 
 def ranked_samples(rng: np.random.Generator, *, swap: bool) -> list[Scored]:
@@ -187,10 +187,12 @@ def test_a_parameter_that_the_baseline_does_not_keep_either_is_undecided() -> No
 def test_an_engine_that_takes_the_target_for_the_residual(fault: str, found: bool) -> None:
     """As a whole engine: the best token's share had Z = 1.24 over 16,190 tokens, places 6.2 to 8.6."""
     with serving() as (plain, _), serving(fault, seed=1) as (fast, _):
-        lab = Lab(UrlEngine(plain), UrlEngine(fast), Options(max_tokens=64, contexts=12, repeats=192))
+        engines = EnginePair(
+            UrlEngine(plain), UrlEngine(fast), Options(max_tokens=64, contexts=12, repeats=192)
+        )
         texts = ["alpha 0 ahpla", "beta 1 ateb", "gamma 2 ammag", "delta 3 atled", "eta 4 ate", "mu 5 um"]
-        prompts = lab.prompts([(text, {"prompt": text}) for text in texts * 2])
-        repeated = probe_places(lab, probe_greedy(lab, prompts))
+        prompts = engines.prompts([(text, {"prompt": text}) for text in texts * 2])
+        repeated = probe_places(engines, probe_greedy(engines, prompts))
     assert repeated.candidate.freedom >= 12
     assert (repeated.candidate.z > z_limit(2 * ALPHA)) is found
     assert repeated.baseline.z < z_limit(2 * ALPHA)

@@ -28,7 +28,7 @@ from peagle_sm.measure.benchmark.managed_files import (
     DATASET,
     PROMPTS,
     Bundle,
-    Place,
+    JobResources,
     point_record,
     read_bundle,
     request_records,
@@ -56,14 +56,14 @@ class Job:
 
     name: str
     arm: ArmRecord
-    place: Place
+    resources: JobResources
     spec: Mapping[str, Any]
     prompts: bytes
 
     @property
     def base(self) -> str:
         """S3 prefix of everything that this job reads and writes."""
-        return f"{self.place.s3.rstrip('/')}/{self.name}"
+        return f"{self.resources.s3.rstrip('/')}/{self.name}"
 
 
 def run_job(session: Session, job: Job, tell: Tell, pacing: Pacing) -> tuple[JobFacts, Bundle]:
@@ -76,7 +76,7 @@ def run_job(session: Session, job: Job, tell: Tell, pacing: Pacing) -> tuple[Job
     """
     inputs = f"{job.base}/input"
     try:
-        channels = job.place.channels(session, inputs)
+        channels = job.resources.channels(session, inputs)
         s3.upload(session, f"{inputs}/{PROMPTS}", job.prompts)
         channels[DATASET] = f"{inputs}/{PROMPTS}"
         control.create_config(session, job.name, json.dumps(job.spec), channels, _TAGS)
@@ -96,7 +96,7 @@ def _watched(session: Session, job: Job, tell: Tell, pacing: Pacing) -> JobFacts
             component=job.arm.component,
             config=job.name,
             output=f"{job.base}/",
-            role_arn=job.place.role_arn,
+            role_arn=job.resources.role_arn,
             tags=_TAGS,
         )
         tell(f"AI benchmark job {job.name} started")
@@ -228,7 +228,7 @@ _START_S = 600.0
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class ManagedDependencies:
     """The outside world of a run, all of it replaceable."""
 
     progress: Progress
@@ -258,9 +258,9 @@ def run_managed(
     described: Described,
     workload: Workload,
     plan: BenchPlan,
-    place: Place,
+    resources: JobResources,
     path: Path,
-    around: Surroundings,
+    dependencies: ManagedDependencies,
     *,
     resume: bool = False,
 ) -> Outcome:
@@ -273,14 +273,14 @@ def run_managed(
         BillableLeft: a job may still run; the message says how to stop it.
     """
     check_plan(plan, workload)
-    salt = around.token()
+    salt = dependencies.token()
     prompts = {load: managed_files.dataset(load, plan, workload, salt) for load in plan.loads}
     config = {**config_of(plan, workload, described.arm), "client": "managed"}
     writer = ResultWriter.resume(path, config, keep=of_finished_loads(path)) if resume else ResultWriter(path)
     notes = managed_files.notes(workload)
     with writer:
         if writer.found is None:
-            writer.append(_header(described, config, around))
+            writer.append(_header(described, config, dependencies))
         if writer.found is None or described.arm not in writer.found.arms:
             writer.append(described.arm)
         done = {point.load for point in (writer.found.points if writer.found else ())}
@@ -288,33 +288,33 @@ def run_managed(
             if load in done:
                 continue
             job = Job(
-                name=job_name(described.arm, load, around.now(), salt),
+                name=job_name(described.arm, load, dependencies.now(), salt),
                 arm=described.arm,
-                place=place,
-                spec=managed_files.workload_spec(load, plan, workload, place.tokenizer),
+                resources=resources,
+                spec=managed_files.workload_spec(load, plan, workload, resources.tokenizer),
                 prompts=prompts[load],
             )
-            facts, bundle = _measured(session, job, load, path, around)
+            facts, bundle = _measured(session, job, load, path, dependencies)
             point, requests = _write(writer, bundle, described.arm, load, plan, workload)
             notes += _notes(described.arm, facts, point, requests, bundle)
             told = _ended(described.arm, load, facts, point, bundle)
-            around.progress(Event("done", told, load.label, facts.seconds or 0.0))
+            dependencies.progress(Event("done", told, load.label, facts.seconds or 0.0))
     return Outcome(path, read(path), (*workload.notes, *notes))
 
 
 def _measured(
-    session: Session, job: Job, load: Load, path: Path, around: Surroundings
+    session: Session, job: Job, load: Load, path: Path, dependencies: ManagedDependencies
 ) -> tuple[JobFacts, Bundle]:
-    began = around.pacing.monotonic()
+    began = dependencies.pacing.monotonic()
 
     def tell(line: str) -> None:
-        elapsed = around.pacing.monotonic() - began
+        elapsed = dependencies.pacing.monotonic() - began
         hourly = job.arm.usd_per_hour
         spent = hourly * elapsed / 3600 if hourly else None
-        around.progress(Event("waiting", f"{load.label}: {line}", load.label, elapsed, spent))
+        dependencies.progress(Event("waiting", f"{load.label}: {line}", load.label, elapsed, spent))
 
     try:
-        return run_job(session, job, tell, around.pacing)
+        return run_job(session, job, tell, dependencies.pacing)
     except Interrupted as interrupted:
         raise Interrupted(
             f"{interrupted.message}; earlier loads are in {path}",
@@ -368,12 +368,16 @@ def _ended(arm: ArmRecord, load: Load, facts: JobFacts, point: PointRecord, bund
     return f"{load.label}: {facts.status}{lasted}: {point.otps:.1f} tokens/s (AIPerf {bundle.version})"
 
 
-def _header(described: Described, config: dict[str, Any], around: Surroundings) -> Header:
+def _header(described: Described, config: dict[str, Any], dependencies: ManagedDependencies) -> Header:
     return Header(
-        run_id=f"bench-{around.now():%Y%m%dT%H%M%SZ}-{around.token()}",
+        run_id=f"bench-{dependencies.now():%Y%m%dT%H%M%SZ}-{dependencies.token()}",
         command="bench",
         config=config,
-        provenance={**around.provenance(), "endpoint": dict(described.origin), "client": "AIPerf, managed"},
+        provenance={
+            **dependencies.provenance(),
+            "endpoint": dict(described.origin),
+            "client": "AIPerf, managed",
+        },
         stand_in_weights=described.stand_in_weights,
     )
 

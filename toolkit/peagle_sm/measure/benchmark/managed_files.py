@@ -162,7 +162,7 @@ _TOKENIZER_FILES = (
 
 
 @dataclass(frozen=True)
-class Place:
+class JobResources:
     """``tokenizer`` is what the job is given; ``tokenizer_files`` (a directory) is uploaded for it."""
 
     role_arn: str
@@ -182,7 +182,7 @@ class Place:
         return {TOKENIZER: prefix}
 
 
-def find_place(
+def find_job_resources(
     session: Session,
     endpoint: str,
     *,
@@ -190,7 +190,7 @@ def find_place(
     role_arn: str | None = None,
     s3: str | None = None,
     tokenizer: str | None = None,
-) -> Place:
+) -> JobResources:
     """Settle role, bucket and tokenizer; what is not given comes from the endpoint and the account.
 
     Args:
@@ -208,7 +208,9 @@ def find_place(
         storage.split_uri(s3)
     model = _model(session, endpoint)
     name, files = _tokenizer(tokenizer, stand_in_weights, model)
-    return Place(role_arn or _role(session, endpoint, model), s3 or _default_bucket(session), name, files)
+    return JobResources(
+        role_arn or _role(session, endpoint, model), s3 or _default_bucket(session), name, files
+    )
 
 
 def _model(session: Session, endpoint: str) -> dict[str, Any]:

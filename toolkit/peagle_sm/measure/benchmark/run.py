@@ -110,7 +110,7 @@ class Measure(Protocol):
 
 
 @dataclass(frozen=True)
-class Around:
+class BenchDependencies:
     """The outside world of a run, all of it replaceable."""
 
     progress: Progress
@@ -140,7 +140,7 @@ def bench(
     workload: Workload,
     plan: BenchPlan,
     path: Path,
-    around: Around,
+    dependencies: BenchDependencies,
     *,
     expected: Mode | None = None,
     resume: bool = False,
@@ -158,7 +158,7 @@ def bench(
     """
     check_plan(plan, workload)
     try:
-        return _bench(described, target, workload, plan, path, around, expected, resume)
+        return _bench(described, target, workload, plan, path, dependencies, expected, resume)
     except KeyboardInterrupt:
         kept = path.exists() and path.stat().st_size
         raise Interrupted(
@@ -173,7 +173,7 @@ def _bench(
     workload: Workload,
     plan: BenchPlan,
     path: Path,
-    around: Around,
+    dependencies: BenchDependencies,
     expected: Mode | None,
     resume: bool,
 ) -> Outcome:
@@ -181,16 +181,16 @@ def _bench(
     if resume:
         demand_command(path, "bench")
     writer = ResultWriter.resume(path, config, keep=of_finished_loads(path)) if resume else None
-    salt = around.token()
+    salt = dependencies.token()
     if writer is None or len(_points(writer)) < len(plan.loads):
-        evidence = probe(target, workload, described, salt, around.measure)
-        drafts = around.source.drafts if around.source and evidence.tokens is None else None
+        evidence = probe(target, workload, described, salt, dependencies.measure)
+        drafts = dependencies.source.drafts if dependencies.source and evidence.tokens is None else None
         check_evidence(described.arm, replace(evidence, engine_drafts=drafts), expected)
         described = replace(described, arm=_learnt(described.arm, evidence))
     with writer or ResultWriter(path) as opened:
-        run = _Run(described.arm, target, workload, plan, opened, around, salt)
+        run = _Run(described.arm, target, workload, plan, opened, dependencies, salt)
         if opened.found is None:
-            opened.append(_header(described, config, around))
+            opened.append(_header(described, config, dependencies))
         if not _is_known(described.arm, opened.found):
             opened.append(described.arm)
         run.all_loads()
@@ -210,18 +210,18 @@ class _Run:
         workload: Workload,
         plan: BenchPlan,
         writer: ResultWriter,
-        around: Around,
+        dependencies: BenchDependencies,
         salt: str,
     ) -> None:
         self._arm, self._target, self._workload, self._plan = arm, target, workload, plan
-        self._writer, self._around, self._salt = writer, around, salt
+        self._writer, self._dependencies, self._salt = writer, dependencies, salt
         self._done = _points(writer)
         # A resumed run's times go on where those of the first part ended.
         before = max(
             (record.done_s for record in (writer.found.requests if writer.found else ())), default=0.0
         )
-        self._began = around.clock() - before
-        self._spending = Spending(arm.usd_per_hour, around.clock)
+        self._began = dependencies.clock() - before
+        self._spending = Spending(arm.usd_per_hour, dependencies.clock)
 
     def all_loads(self) -> None:
         for load in self._plan.loads:
@@ -232,12 +232,12 @@ class _Run:
         watch = Watch(
             load,
             self._writer.append,
-            self._around.progress,
+            self._dependencies.progress,
             self._spending,
             total=measured_of(self._plan, self._workload),
             seconds=self._plan.seconds,
             loads_after=sum(each not in self._done for each in self._plan.loads) - 1,
-            every_s=self._around.every_s,
+            every_s=self._dependencies.every_s,
         )
         try:
             point = self._measured(load, watch)
@@ -250,13 +250,13 @@ class _Run:
         if sum(point.errors.values()) >= point.requests:
             raise self._stopped(load, watch, "no request was answered: " + errors_in_words(point))
         self._writer.append(point)
-        self._around.progress(
+        self._dependencies.progress(
             Event("done", _in_a_line(point), load.label, self._spending.seconds, self._spending.usd)
         )
         return point
 
     def _measured(self, load: Load, watch: Watch) -> PointRecord:
-        source = self._around.source
+        source = self._dependencies.source
         if source is not None:
             source.begin()
 
@@ -264,7 +264,7 @@ class _Run:
             own = acceptance.from_requests(records)
             return own if own is not None or source is None or self._arm.mode == "none" else source.end()
 
-        _, point = self._around.measure(
+        _, point = self._dependencies.measure(
             self._target,
             load,
             items_of(self._plan, self._workload, load, self._salt),
@@ -278,7 +278,7 @@ class _Run:
         return point
 
     def _stopped(self, load: Load, watch: Watch, message: str) -> ServiceFault:
-        why = self._around.look()
+        why = self._dependencies.look()
         return ServiceFault(
             f"{self._arm.name} stopped answering at {load.label} ({message})"
             + (f"; {_first_line(why)}" if why else "")
@@ -331,13 +331,13 @@ def _learnt(arm: ArmRecord, evidence: Evidence) -> ArmRecord:
     return arm
 
 
-def _header(described: Described, config: dict[str, Any], around: Around) -> Header:
-    moment = around.now()
+def _header(described: Described, config: dict[str, Any], dependencies: BenchDependencies) -> Header:
+    moment = dependencies.now()
     return Header(
-        run_id=f"bench-{moment:%Y%m%dT%H%M%SZ}-{around.token()}",
+        run_id=f"bench-{moment:%Y%m%dT%H%M%SZ}-{dependencies.token()}",
         command="bench",
         config=config,
-        provenance={**around.provenance(), "endpoint": dict(described.origin)},
+        provenance={**dependencies.provenance(), "endpoint": dict(described.origin)},
         stand_in_weights=described.stand_in_weights,
     )
 

@@ -58,7 +58,7 @@ def abba(arms: Sequence[str], blocks: int) -> Iterator[tuple[int, str]]:
 
 
 GIVE_UP_AFTER = 5  #: prompts in a row that one arm failed on; a comparison with such holes is none
-Took = Callable[[LoadRun], None]
+OnRun = Callable[[LoadRun], None]
 """Takes what one turn or one window gave, between two of them: it may take its time."""
 
 
@@ -95,13 +95,13 @@ def warming(item: WorkItem, salt: str = "") -> WorkItem:
 
 
 @dataclass(frozen=True)
-class Way:
+class TurnContext:
     """How turns are taken; what tests put in another's place comes last."""
 
     timeouts: Timeouts
     began: float  #: of the run, by ``clock``
     observer: Observer
-    took: Took
+    on_run: OnRun
     clock: Clock = time.perf_counter
     connect: Connect = open_sender
 
@@ -133,7 +133,7 @@ async def by_prompt(
     load: Load,
     items: Sequence[WorkItem],
     warm_up: Sequence[WorkItem],
-    way: Way,
+    context: TurnContext,
 ) -> None:
     """One request in flight: every prompt to every arm before the next one, in an order that rotates.
 
@@ -144,13 +144,13 @@ async def by_prompt(
     _demand(len(items), 1, load)
     by_name = {contender.target.arm: contender for contender in contenders}
     failed: Counter[str] = Counter()
-    async with way.connected(contenders, len(contenders)) as connect:
+    async with context.connected(contenders, len(contenders)) as connect:
         for turn, item in enumerate([*warm_up, *items], start=-len(warm_up)):
             for name in turn_order(list(by_name), max(turn, 0)):
                 # No pause after an error: it would only hold up the other arms' turns.
-                options = replace(way.options(1, 0, max(turn, 0)), pause_after_error_s=0.0)
-                run = await _drive(by_name[name], load, [item], options, way, connect)
-                way.took(run if turn >= 0 else _as_warm_up(run))
+                options = replace(context.options(1, 0, max(turn, 0)), pause_after_error_s=0.0)
+                run = await _drive(by_name[name], load, [item], options, context, connect)
+                context.on_run(run if turn >= 0 else _as_warm_up(run))
                 _give_up_on_the_dead(run, failed)
 
 
@@ -183,7 +183,7 @@ async def by_block(
     *,
     blocks: int,
     repeat: bool,
-    way: Way,
+    context: TurnContext,
 ) -> None:
     """Several requests in flight: one arm at a time for a window, windows in ABBA order, the same for all.
 
@@ -200,18 +200,20 @@ async def by_block(
     parts = dict(enumerate(_parts(rounds(items, repeat=repeat), each, 2 * blocks)))
     first = list(islice(rounds(items, repeat=True), places))
     windows: Counter[tuple[int, str]] = Counter()
-    async with way.connected(contenders, places) as connect:
+    async with context.connected(contenders, places) as connect:
         for block, name in abba(list(by_name), blocks):
             half = windows[block, name]
             windows[block, name] += 1
             warm_up = [warming(item, f" {block}.{half} ") for item in first]
             work = [*warm_up, *parts[2 * block + half]]
-            run = await _drive(by_name[name], load, work, way.options(each, places, block), way, connect)
+            run = await _drive(
+                by_name[name], load, work, context.options(each, places, block), context, connect
+            )
             if all(record.error is not None for record in run.records):
                 raise _stopped(
                     f"no request of block {block + 1} was answered", run.records, untaken=run.records
                 )
-            way.took(run)
+            context.on_run(run)
 
 
 def _parts(items: Iterator[WorkItem], each: int, count: int) -> Iterator[list[WorkItem]]:
@@ -247,7 +249,7 @@ async def _drive(
     load: Load,
     items: Sequence[WorkItem],
     options: LoadOptions,
-    way: Way,
+    context: TurnContext,
     connect: Callable[..., AbstractAsyncContextManager[Sender]],
 ) -> LoadRun:
     return await drive_load(
@@ -255,7 +257,7 @@ async def _drive(
         load,
         [contender.own(item) for item in items],
         options=options,
-        observer=way.observer,
-        clock=way.clock,
+        observer=context.observer,
+        clock=context.clock,
         connect=connect,
     )

@@ -22,7 +22,7 @@ CONTROL = " (A/A)"  #: ends the name of an arm that is another one once more
 
 
 @dataclass(frozen=True)
-class Side:
+class ArmDeployments:
     """One side of the comparison: the same thing, deployed once or several times."""
 
     arms: tuple[ArmRecord, ...]
@@ -48,16 +48,16 @@ class Side:
 class Pair:
     """``faster`` is what is hoped to be faster; the data decide."""
 
-    faster: Side
-    slower: Side
+    faster: ArmDeployments
+    slower: ArmDeployments
 
 
-def control_of(side: Side) -> Side:
+def control_of(side: ArmDeployments) -> ArmDeployments:
     """The same endpoints once more, asked as if they were others: their ratio is 1, whatever comes out."""
-    return Side(tuple(replace(arm, name=arm.name + CONTROL, control=True) for arm in side.arms))
+    return ArmDeployments(tuple(replace(arm, name=arm.name + CONTROL, control=True) for arm in side.arms))
 
 
-def in_order(sides: Sequence[Side]) -> list[Side]:
+def in_order(sides: Sequence[ArmDeployments]) -> list[ArmDeployments]:
     """Slowest mode first where every side has a mode of its own; else as they were given."""
     modes = [side.arms[0].mode for side in sides]
     if len(set(modes)) < len(modes) or "unknown" in modes:
@@ -65,7 +65,7 @@ def in_order(sides: Sequence[Side]) -> list[Side]:
     return sorted(sides, key=lambda side: _SLOWEST_FIRST[side.arms[0].mode])
 
 
-def pairs_of(sides: Sequence[Side]) -> list[Pair]:
+def pairs_of(sides: Sequence[ArmDeployments]) -> list[Pair]:
     """Every side over every one before it; a control over the one that it repeats."""
     arms = [side for side in sides if not side.is_control]
     found = [Pair(later, arms[before]) for place, later in enumerate(arms) for before in range(place)]
@@ -305,11 +305,11 @@ def compare(pair: Pair, measured: Sequence[Measured], *, temperature: float | No
     )
 
 
-def _cells_of_side(side: Side, measured: Sequence[Measured]) -> list[Cells]:
+def _cells_of_side(side: ArmDeployments, measured: Sequence[Measured]) -> list[Cells]:
     return [_cells_of(side, each) for each in measured]
 
 
-def _cells_of(side: Side, measured: Measured) -> Cells:
+def _cells_of(side: ArmDeployments, measured: Measured) -> Cells:
     arm = side.arms[measured.deployment].name
     if measured.one_at_a_time:
         return of_prompts(measured.requests(arm), speculates=side.speculates)
@@ -336,7 +336,7 @@ def by_category(pair: Pair, measured: Sequence[Measured]) -> dict[str, Interval]
 
 
 def _within(category: str, pair: Pair, measured: Sequence[Measured]) -> Ratios | None:
-    def cells(side: Side) -> list[Cells]:
+    def cells(side: ArmDeployments) -> list[Cells]:
         found: list[Cells] = []
         for each in measured:
             records = each.requests(side.arms[each.deployment].name)
@@ -360,7 +360,7 @@ def identical_outputs(pair: Pair, measured: Sequence[Measured]) -> tuple[int, in
     return sum(seen[0][key] == seen[1][key] and len(seen[0][key]) == 1 for key in both), len(both)
 
 
-def _outputs(side: Side, measured: Sequence[Measured]) -> dict[Hashable, set[str]]:
+def _outputs(side: ArmDeployments, measured: Sequence[Measured]) -> dict[Hashable, set[str]]:
     found: dict[Hashable, set[str]] = {}
     for each in measured:
         for record in _answered(each.requests(side.arms[each.deployment].name)):

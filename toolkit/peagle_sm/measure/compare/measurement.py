@@ -18,13 +18,13 @@ from peagle_sm.core.plan.plan import Plan
 from peagle_sm.measure.benchmark import acceptance
 from peagle_sm.measure.compare.alternating import (
     Contender,
-    Way,
+    TurnContext,
     by_block,
     by_prompt,
     requests_per_window,
     warming,
 )
-from peagle_sm.measure.compare.analysis import Measured, Side, compare, pairs_of
+from peagle_sm.measure.compare.analysis import ArmDeployments, Measured, compare, pairs_of
 from peagle_sm.measure.load import ClientUsage, LoadRun, LoadStopped, Target, Window, WorkItem
 from peagle_sm.measure.load.points import make_point
 from peagle_sm.measure.load.run import run_quietly
@@ -88,7 +88,7 @@ def _asked_only(run: LoadRun) -> LoadRun:
 
 
 def together(runs: Sequence[LoadRun]) -> ClientUsage:
-    """What the client took over all of them."""
+    """Sum the client usage of several runs."""
     return ClientUsage(
         tuple(lag for run in runs for lag in run.usage.lags_ms),
         math.fsum(run.usage.cpu_s for run in runs),
@@ -137,14 +137,14 @@ class Setup:
 class Contest:
     """Asks arms in turns, writes every request down, and compares what is there in the end.
 
-    ``way_of`` makes the way of a run from what takes its turns: clock, connections and progress are its own.
+    ``context_of`` builds the context of a run from the callback that gets each turn.
     ``on_load`` hears of each load, and of how many prompts it measures of all arms; ``on_end`` of its end.
     """
 
     setup: Setup
     writer: ResultWriter
     salt: str
-    way_of: Callable[[Callable[[LoadRun], None]], Way]
+    context_of: Callable[[Callable[[LoadRun], None]], TurnContext]
     run: Callable[[Callable[[], Coroutine[Any, Any, None]]], None] = run_quietly
     load_average: Callable[[], float] = lambda: os.getloadavg()[0]
     on_load: Callable[[Load, int], None] = lambda load, prompts: None
@@ -184,17 +184,19 @@ class Contest:
             self.on_end()
 
     async def _put(self, load: Load, contenders: Sequence[Contender], measured: Measured) -> None:
-        def took(run: LoadRun) -> None:
+        def on_run(run: LoadRun) -> None:
             for record in run.records:
                 self.writer.append(record)
             measured.take(run)
 
-        way, setup = self.way_of(took), self.setup
+        context, setup = self.context_of(on_run), self.setup
         if measured.one_at_a_time:
             warm_up = [warming(item) for item in setup.items[-WARM_UP:]]
-            await by_prompt(contenders, load, setup.items, warm_up, way)
+            await by_prompt(contenders, load, setup.items, warm_up, context)
         else:
-            await by_block(contenders, load, setup.items, blocks=setup.blocks, repeat=setup.repeat, way=way)
+            await by_block(
+                contenders, load, setup.items, blocks=setup.blocks, repeat=setup.repeat, context=context
+            )
 
     def _sum_up(self, arms: Sequence[ArmRecord], measured: Measured) -> None:
         for arm in arms:
@@ -205,7 +207,7 @@ class Contest:
                 self.points.append(point)
                 self.writer.append(point)
 
-    def conclude(self, sides: Sequence[Side]) -> list[ComparisonRecord]:
+    def conclude(self, sides: Sequence[ArmDeployments]) -> list[ComparisonRecord]:
         """Compare every pair under every load, over the deployments that measured it; write it down."""
         found = []
         for load in self.setup.loads:

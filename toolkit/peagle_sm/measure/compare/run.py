@@ -19,8 +19,8 @@ from peagle_sm.core.errors import Interrupted, PeagleError, ServiceFault
 from peagle_sm.measure.benchmark.endpoint_arm import Described
 from peagle_sm.measure.benchmark.plan import check_evidence, probe
 from peagle_sm.measure.benchmark.progress import Spending
-from peagle_sm.measure.compare.alternating import Took, Way
-from peagle_sm.measure.compare.analysis import CONTROL, Side, control_of, in_order
+from peagle_sm.measure.compare.alternating import OnRun, TurnContext
+from peagle_sm.measure.compare.analysis import CONTROL, ArmDeployments, control_of, in_order
 from peagle_sm.measure.compare.deployments import Round
 from peagle_sm.measure.compare.measurement import Contest, Setup
 from peagle_sm.measure.load import LoadStopped, Target, Timeouts, measure_point
@@ -171,7 +171,7 @@ class Watch:
 
 
 @dataclass(frozen=True)
-class Around:
+class CompareDependencies:
     """The outside world of a comparison, all of it replaceable.
 
     ``look``: how an arm that stopped answering looks now, in words; None where nothing is known.
@@ -208,7 +208,7 @@ def compare(
     setup: Setup,
     workload: Workload,
     path: Path,
-    around: Around,
+    dependencies: CompareDependencies,
     *,
     control: bool = True,
     config: Mapping[str, Any] | None = None,
@@ -226,7 +226,7 @@ def compare(
     """
     setup.check()
     with ResultWriter(path) as writer:
-        run = _Run(setup, workload, writer, around, control, dict(config or {}))
+        run = _Run(setup, workload, writer, dependencies, control, dict(config or {}))
         ended = run.all_rounds(rounds)
         run.conclude()
     if ended is not None:
@@ -242,35 +242,35 @@ class _Run:
         setup: Setup,
         workload: Workload,
         writer: ResultWriter,
-        around: Around,
+        dependencies: CompareDependencies,
         control: bool,
         config: dict[str, Any],
     ) -> None:
         self._setup, self._workload, self._writer = setup, workload, writer
-        self._around, self._control, self._config = around, control, config
-        self._salt = around.token()
-        self._began = around.clock()
+        self._dependencies, self._control, self._config = dependencies, control, config
+        self._salt = dependencies.token()
+        self._began = dependencies.clock()
         self._watch = self._watch_at(None)
-        self._by_place: list[list[ArmRecord]] = []
+        self._by_side: list[list[ArmRecord]] = []
         self.begun = False
         self.comparisons = 0
         self.contest = Contest(
             setup,
             writer,
             self._salt,
-            self._way,
-            run=around.run,
+            self._context,
+            run=dependencies.run,
             on_load=lambda *load: self._watch.begin(*load),
             on_end=lambda: self._watch.end(),
         )
 
     def _watch_at(self, usd_per_hour: float | None) -> Watch:
-        spending = Spending(usd_per_hour, self._around.clock)
-        return Watch(self._around.progress, spending, every_s=self._around.every_s)
+        spending = Spending(usd_per_hour, self._dependencies.clock)
+        return Watch(self._dependencies.progress, spending, every_s=self._dependencies.every_s)
 
-    def _way(self, took: Took) -> Way:
-        around = self._around
-        return Way(around.timeouts, self._began, self._watch, took, around.clock, around.connect)
+    def _context(self, on_run: OnRun) -> TurnContext:
+        given = self._dependencies
+        return TurnContext(given.timeouts, self._began, self._watch, on_run, given.clock, given.connect)
 
     def all_rounds(self, rounds: Sequence[Round]) -> BaseException | None:
         """Measure each; returns what ended it early."""
@@ -288,28 +288,28 @@ class _Run:
             self._writer.append(self._header(described))
             self.begun = True
         if number == 0:
-            self._by_place = [[] for _ in described]
-        for place, one in zip(self._by_place, described, strict=True):
+            self._by_side = [[] for _ in described]
+        for place, one in zip(self._by_side, described, strict=True):
             place.append(one.arm)
         prices = [one.arm.usd_per_hour for one in described]
         self._watch = self._watch_at(sum(price or 0.0 for price in prices))
         arms = [side.arms[number] for side in self._sides()]
-        self._around.progress(Event("check", f"measuring {', '.join(arm.name for arm in arms)}"))
-        self.contest.measure(number, arms, self._around.target_of)
+        self._dependencies.progress(Event("check", f"measuring {', '.join(arm.name for arm in arms)}"))
+        self.contest.measure(number, arms, self._dependencies.target_of)
 
     def _probed(self, one: Described, number: int) -> Described:
         """Ask once before anything counts: the longest prompt fits, and the engine drafts as it should."""
-        target, salt = self._around.target_of(one.arm), f"{self._salt}/{number}/{one.arm.name}"
-        evidence = probe(target, self._workload, one, salt, self._around.measure)
+        target, salt = self._dependencies.target_of(one.arm), f"{self._salt}/{number}/{one.arm.name}"
+        evidence = probe(target, self._workload, one, salt, self._dependencies.measure)
         if evidence.tokens is None:
-            evidence = replace(evidence, engine_drafts=self._around.drafts_of(one.arm))
+            evidence = replace(evidence, engine_drafts=self._dependencies.drafts_of(one.arm))
         check_evidence(one.arm, evidence, None if one.arm.mode == "unknown" else one.arm.mode)
         if one.arm.num_speculative_tokens is not None or not evidence.tokens:
             return one
         return replace(one, arm=replace(one.arm, num_speculative_tokens=evidence.tokens))
 
-    def _sides(self) -> list[Side]:
-        sides = in_order([Side(tuple(arms)) for arms in self._by_place])
+    def _sides(self) -> list[ArmDeployments]:
+        sides = in_order([ArmDeployments(tuple(arms)) for arms in self._by_side])
         return [*sides, control_of(sides[0])] if self._control else sides
 
     def conclude(self) -> None:
@@ -318,7 +318,7 @@ class _Run:
             self.comparisons = len(self.contest.conclude(self._sides()))
 
     def _header(self, described: Sequence[Described]) -> Header:
-        setup, moment = self._setup, self._around.now()
+        setup, moment = self._setup, self._dependencies.now()
         return Header(
             run_id=f"compare-{moment:%Y%m%dT%H%M%SZ}-{self._salt}",
             command="compare",
@@ -331,18 +331,18 @@ class _Run:
                 "control": self._control,
             },
             provenance={
-                **self._around.provenance(),
+                **self._dependencies.provenance(),
                 "endpoints": {one.arm.name: dict(one.origin) for one in described},
-                "timeouts": asdict(self._around.timeouts),
+                "timeouts": asdict(self._dependencies.timeouts),
             },
             stand_in_weights=any(one.stand_in_weights for one in described),
         )
 
     def look(self, message: str) -> str | None:
         """How the arm that a message begins with looks now."""
-        for arm in (arm for place in self._by_place for arm in place):
+        for arm in (arm for place in self._by_side for arm in place):
             if message.startswith((f"{arm.name}:", f"{arm.name}{CONTROL}:")):
-                return self._around.look(arm)
+                return self._dependencies.look(arm)
         return None
 
 

@@ -200,7 +200,7 @@ def _excerpt(content: bytes) -> str:
     return content[:_SAYS_ERROR_BYTES].decode(errors="replace")
 
 
-class Desk:
+class TurnQueue:
     """Lets tasks through one by one, each in an iteration of the event loop of its own.
 
     Answers of one length end in one step of the engine: 128 of them read to the end, and 128 new requests
@@ -261,7 +261,7 @@ class HttpSender:
         self._timeouts = timeouts
         self._clock = clock
         self._flights: set[_Flight] = set()
-        self._desk = Desk()
+        self._turns = TurnQueue()
         self._urls: dict[str, Any] = {}
 
     async def send(self, target: Target, body: Mapping[str, Any]) -> Answer:
@@ -270,7 +270,7 @@ class HttpSender:
         Raises:
             SpecError: the body cannot be written as JSON, or is too large for the target.
         """
-        await self._desk.turn()
+        await self._turns.turn()
         data = encode(body)
         url, headers = target.request(body, data)
         reader = AnswerReader(framed=target.framed)
@@ -320,7 +320,7 @@ class HttpSender:
             if connection is not None and isinstance(connection.protocol, StampingHandler):
                 flight.intake = Intake(connection.protocol, response.content, reader.take)
                 await flight.intake.whole()
-                await self._desk.turn()
+                await self._turns.turn()
                 flight.intake.fetch()
                 return
             while part := await response.content.readany():

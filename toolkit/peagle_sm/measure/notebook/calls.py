@@ -26,7 +26,14 @@ from peagle_sm.measure.compare.deployments import existing_rounds
 from peagle_sm.measure.compare.measurement import Setup
 from peagle_sm.measure.load import make_target
 from peagle_sm.measure.load.points import Objective
-from peagle_sm.measure.notebook.endpoints import EndpointLike, Place, blocking, chosen, demanded, name_of
+from peagle_sm.measure.notebook.endpoints import (
+    EndpointLike,
+    SessionSource,
+    blocking,
+    chosen,
+    demanded,
+    name_of,
+)
 from peagle_sm.measure.notebook.results import BenchResult, CompareResult, VerifyResult
 from peagle_sm.measure.results.provenance import origin
 from peagle_sm.measure.results.records import ArmRecord, Load, Mode
@@ -89,26 +96,26 @@ def bench(
         objective=objective,
     )
     check_plan(plan, work)
-    place = Place(session, local, profile, region).open(endpoint)
+    opened = SessionSource(session, local, profile, region).open(endpoint)
     name = name_of(endpoint)
-    if place is None or is_url(name):
+    if opened is None or is_url(name):
         described = describe_url(name)
     else:
-        described = describe_endpoint(place, name, component=component)
+        described = describe_endpoint(opened, name, component=component)
     if expect_mode is not None:
         described = demand_mode(described, expect_mode)
     arm = described.arm
     path = Path(out) if out is not None else results_file("bench", arm.name)
     with followed(progress) as follow:
-        around = benchmark.Around(
+        dependencies = benchmark.BenchDependencies(
             progress=follow,
-            look=lambda: look_at(place, arm),
+            look=lambda: look_at(opened, arm),
             provenance=lambda: origin(seed),
-            source=engine_source(place, arm),
+            source=engine_source(opened, arm),
         )
-        target = make_target(place, arm)
+        target = make_target(opened, arm)
         outcome = blocking(
-            lambda: benchmark.bench(described, target, work, plan, path, around, expected=expect_mode)
+            lambda: benchmark.bench(described, target, work, plan, path, dependencies, expected=expect_mode)
         )
     return BenchResult(outcome.path, outcome.results, outcome.notes)
 
@@ -161,12 +168,12 @@ def compare(
         temperature=work.temperature,
     )
     setup.check()
-    opened = Place(session, local, profile, region).open(*(one for _, one in named))
+    opened = SessionSource(session, local, profile, region).open(*(one for _, one in named))
     rounds = existing_rounds(parsed, lambda: demanded(opened))
     path = Path(out) if out is not None else results_file("compare")
     config = {"arms": texts, "seed": seed, "max_tokens": max_tokens, "temperature": temperature}
     with followed(progress) as follow:
-        around = comparison.Around(
+        dependencies = comparison.CompareDependencies(
             progress=follow,
             target_of=lambda arm: make_target(opened, arm),
             look=lambda arm: look_at(opened, arm),
@@ -174,7 +181,9 @@ def compare(
             provenance=lambda: origin(seed),
         )
         outcome = blocking(
-            lambda: comparison.compare(rounds, setup, work, path, around, control=control, config=config)
+            lambda: comparison.compare(
+                rounds, setup, work, path, dependencies, control=control, config=config
+            )
         )
     return CompareResult(outcome.path, outcome.results, outcome.notes)
 
@@ -219,7 +228,7 @@ def verify(
     """
     need_packages()
     from peagle_sm.measure.verify import run as verification
-    from peagle_sm.measure.verify.engines import Lab, Options
+    from peagle_sm.measure.verify.engines import EnginePair, Options
     from peagle_sm.measure.verify.run import verify as run
 
     wanted = _wanted(checks)
@@ -228,10 +237,10 @@ def verify(
     options = replace(usual, max_tokens=max_tokens or usual.max_tokens, concurrency=concurrency, seed=seed)
     at_most = verification.QUICK_PROMPTS if quick else verification.PROMPTS
     source, bodies = verification.load_prompts(workload, prompts, seed, at_most)
-    place = Place(session, local, profile, region).open(endpoint, baseline)
-    plain = verification.open_side(place, name_of(baseline), baseline_component)
+    opened = SessionSource(session, local, profile, region).open(endpoint, baseline)
+    plain = verification.open_engine(opened, name_of(baseline), baseline_component)
     verification.demand_plain(plain.described)
-    mine = verification.open_side(place, name_of(endpoint), component)
+    mine = verification.open_engine(opened, name_of(endpoint), component)
     began = time.monotonic()
 
     def work(follow: Progress) -> None:
@@ -245,7 +254,7 @@ def verify(
                 plain.described.arm,
             ):
                 writer.append(line)
-            for record in run(Lab(plain.engine, mine.engine, options), bodies, wanted, say):
+            for record in run(EnginePair(plain.engine, mine.engine, options), bodies, wanted, say):
                 writer.append(record)
 
     with followed(progress) as follow:

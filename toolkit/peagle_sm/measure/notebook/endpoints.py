@@ -25,7 +25,7 @@ EndpointLike = Endpoint | str
 
 
 @dataclass(frozen=True)
-class Place:
+class SessionSource:
     """Where the endpoints are: a session, or what one is made from once it is needed."""
 
     session: Session | None

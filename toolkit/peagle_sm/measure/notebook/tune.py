@@ -11,7 +11,7 @@ from peagle_sm.aws.session.session import Session
 from peagle_sm.core.errors import PlanRefused
 from peagle_sm.core.spec.endpoint_spec import Mode
 from peagle_sm.measure import PACKAGES, need_packages, results_file
-from peagle_sm.measure.notebook.endpoints import Place, blocking, chosen, demanded
+from peagle_sm.measure.notebook.endpoints import SessionSource, blocking, chosen, demanded
 from peagle_sm.measure.notebook.results import TuneResult
 from peagle_sm.measure.workloads import Workload
 from peagle_sm.service.notebook import Local, SpecLike, as_spec
@@ -64,7 +64,7 @@ def tune(
     from peagle_sm.measure.tune.windows import WindowSize
 
     base = as_spec(spec)
-    place = demanded(Place(session, local, profile, region, base.placement.region).open())
+    opened = demanded(SessionSource(session, local, profile, region, base.placement.region).open())
     asked = tuning.modes_of(base, tuple(modes) or None)
     job = tuning.Job(
         spec=base,
@@ -73,7 +73,7 @@ def tune(
             modes=asked,
             concurrencies=tuple(dict.fromkeys(concurrency)),
             max_k=max_k,
-            runtime=by == "runtime" or (by == "auto" and place.is_local),
+            runtime=by == "runtime" or (by == "auto" and opened.is_local),
             most_deployments=max_deployments or most_deployments(max_k),
             rounds=rounds,
             size=WindowSize(requests),
@@ -87,15 +87,15 @@ def tune(
         seed=seed,
     )
     tuning.check(job)
-    plans = tuning.plans_of(job, place)
+    plans = tuning.plans_of(job, opened)
     for plan in plans.values():
         errors = [finding for finding in plan.findings if finding.severity == "error"]
         if errors:
             raise PlanRefused(errors[0].message, next_step=errors[0].next_step)
     if not yes:
-        _ask(tuning.price_of(job, plans, place).words())
+        _ask(tuning.price_of(job, plans, opened).words())
     with followed(progress) as follow:
-        done = blocking(lambda: tuning.run(job, place, progress=follow, write=write))
+        done = blocking(lambda: tuning.run(job, opened, progress=follow, write=write))
     from peagle_sm.measure.results.result_file import read
 
     return TuneResult(

@@ -193,7 +193,7 @@ def both(chart: Chart, identity: str, wide: Size = WIDE) -> Safe:
 
 
 _GAP = 16.0
-Place = tuple[float, float]
+Coordinates = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class Line:
 
     name: str
     look: Look
-    places: tuple[Place, ...]
+    places: tuple[Coordinates, ...]
 
 
 def draw_line_names(lines: Sequence[Line], right: float, top: float, bottom: float) -> Safe:

@@ -15,7 +15,7 @@ import numpy as np
 from peagle_sm.measure.tune.fit import Noise, fit, level, noise_of
 from peagle_sm.measure.tune.predict import Prediction, predict, together, without_baseline
 from peagle_sm.measure.tune.readings import Reading
-from peagle_sm.measure.tune.windows import Side
+from peagle_sm.measure.tune.windows import WindowReader
 
 #: A smaller K is chosen while it is not significantly slower than the best one at this level …
 CHOICE_SHARE = 0.95
@@ -188,13 +188,13 @@ def next_round(
 
 
 Tell = Callable[[str], None]
-Bring = Callable[[int], AbstractContextManager[Side]]
+Bring = Callable[[int], AbstractContextManager[WindowReader]]
 """Deploys one K; leaving it deletes the endpoint."""
 
 
 def in_one_engine(
-    side: Side,
-    baseline: Side | None,
+    side: WindowReader,
+    baseline: WindowReader | None,
     concurrencies: Sequence[int],
     max_k: int,
     tell: Tell,
@@ -215,7 +215,12 @@ def in_one_engine(
 
 
 def every_k(
-    side: Side, concurrencies: Sequence[int], max_k: int, rounds: int, tell: Tell, first_block: int = 0
+    side: WindowReader,
+    concurrencies: Sequence[int],
+    max_k: int,
+    rounds: int,
+    tell: Tell,
+    first_block: int = 0,
 ) -> list[Reading]:
     """The exhaustive sweep: every K in every round."""
     readings: list[Reading] = []
@@ -227,7 +232,7 @@ def every_k(
 
 
 def side_by_side(
-    sides: Mapping[tuple[str, int], Side], concurrencies: Sequence[int], rounds: int, tell: Tell
+    sides: Mapping[tuple[str, int], WindowReader], concurrencies: Sequence[int], rounds: int, tell: Tell
 ) -> dict[str, list[Reading]]:
     """Arms that are all up, in turns: each round asks every one, in the other direction than the last.
 
@@ -246,7 +251,7 @@ def side_by_side(
 
 def by_deployments(
     bring: Bring,
-    baseline: Side | None,
+    baseline: WindowReader | None,
     concurrencies: Sequence[int],
     max_k: int,
     tell: Tell,
@@ -274,7 +279,7 @@ def by_deployments(
 
 
 def _round(
-    side: Side, baseline: Side | None, ks: Sequence[int], concurrency: int, block: int
+    side: WindowReader, baseline: WindowReader | None, ks: Sequence[int], concurrency: int, block: int
 ) -> list[Reading]:
     order = list(ks) if block % 2 == 0 else list(reversed(ks))
     found = [side.read(k, concurrency, block) for k in order]

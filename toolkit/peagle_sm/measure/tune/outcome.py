@@ -17,7 +17,7 @@ from peagle_sm.measure.results.records import CheckRecord, FitRecord, Interval, 
 from peagle_sm.measure.tune.decide import CHOICE_LOSS, Choice, choose
 from peagle_sm.measure.tune.fit import Fit, Noise, fit, level, noise_of
 from peagle_sm.measure.tune.predict import (
-    Against,
+    BaselineRatio,
     Prediction,
     against_none,
     predict,
@@ -88,7 +88,7 @@ def best_mode(results: Sequence[ModeResult], concurrency: int) -> tuple[Mode, in
     return mode, k, rate
 
 
-def common_against_none(result: ModeResult) -> dict[int, Against]:
+def common_against_none(result: ModeResult) -> dict[int, BaselineRatio]:
     """By concurrency, the one K for all of them against no speculation; loads without a baseline left out."""
     found = {c: against_none(p, result.common.k) for c, p in result.predictions.items()}
     return {c: one for c, one in found.items() if one is not None}

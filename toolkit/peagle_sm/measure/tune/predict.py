@@ -170,7 +170,7 @@ Verdict = Literal["faster", "slower", "not told apart"]
 
 
 @dataclass(frozen=True)
-class Against:
+class BaselineRatio:
     """The rate at ``k`` over that without speculation, with its 95% interval; ``plain`` in tokens/s."""
 
     k: int
@@ -194,9 +194,9 @@ class Against:
         )
 
 
-def against_none(prediction: Prediction, k: int) -> Against | None:
+def against_none(prediction: Prediction, k: int) -> BaselineRatio | None:
     """Compare ``k`` (above 0) with the baseline; None where no baseline was measured at this load."""
     if 0 not in prediction.ks:
         return None
     plain = float(prediction.mean[prediction.ks.index(0)])
-    return Against(k, plain, *prediction.ratio(k, 0))
+    return BaselineRatio(k, plain, *prediction.ratio(k, 0))

@@ -20,11 +20,11 @@ from peagle_sm.measure.tune.fit import level
 from peagle_sm.measure.tune.outcome import Agreement, ModeResult, check_record, compare, conclude, fit_records
 from peagle_sm.measure.tune.readings import Reading
 from peagle_sm.measure.tune.windows import (
-    EndpointSide,
+    EndpointReader,
     Measured,
-    Pace,
     Resumed,
-    Side,
+    WindowProgress,
+    WindowReader,
     WindowSize,
     demand_prompts,
 )
@@ -218,7 +218,7 @@ class Tuning:
     monotonic: Callable[[], float] = time.monotonic
     every_s: float = 0.5  #: between two events of progress
     measured: Measured = field(default_factory=Measured)  #: what an earlier run has measured already
-    _pace: Pace = field(default_factory=lambda: Pace(None, 0))
+    _window_progress: WindowProgress = field(default_factory=lambda: WindowProgress(None, 0))
     _bill: Bill = field(default_factory=Bill)
     _untrusted: list[str] = field(default_factory=list)
     _sweeps: dict[str, list[Reading]] = field(default_factory=dict)
@@ -233,7 +233,7 @@ class Tuning:
             LoadStopped, ServiceFault: an endpoint stopped answering; what was measured is in the sink.
         """
         demand_prompts(self.items)
-        self._pace = Pace(
+        self._window_progress = WindowProgress(
             self.progress, self._usual_windows(), every_s=self.every_s, monotonic=self.monotonic
         )
         began = self.monotonic()
@@ -355,7 +355,7 @@ class Tuning:
             self._bill.add(self.monotonic() - began, plan.usd_per_hour)
 
     @contextmanager
-    def _one(self, mode: Mode, k: int) -> Iterator[Side]:
+    def _one(self, mode: Mode, k: int) -> Iterator[WindowReader]:
         if self.measured.has_all(mode, k, self.settings.concurrencies):
             self.tell(f"{label(mode, k)}: measured already")
             yield self._resumed(mode, None)
@@ -365,7 +365,7 @@ class Tuning:
             yield self._resumed(mode, sides[mode])
 
     @contextmanager
-    def _up(self, specs: Mapping[str, EndpointSpec], *, runtime: bool) -> Iterator[dict[str, EndpointSide]]:
+    def _up(self, specs: Mapping[str, EndpointSpec], *, runtime: bool) -> Iterator[dict[str, EndpointReader]]:
         began = self.monotonic()
         price: float | None = 0.0 if self.session.is_local else None
         try:
@@ -381,12 +381,12 @@ class Tuning:
 
     def _side(
         self, key: str, endpoint: Endpoint, runtime: bool, *, component: str | None = None, k: int = 0
-    ) -> EndpointSide:
+    ) -> EndpointReader:
         mode = _record_mode(key)
         arm = describe_endpoint(self.session, endpoint.name, component=component).arm
         if component is not None:  # the endpoint's tags cannot tell, as it runs all of them
             arm = replace(arm, mode=mode, num_speculative_tokens=k or None)
-        return EndpointSide(
+        return EndpointReader(
             endpoint,
             mode,
             arm,
@@ -396,12 +396,12 @@ class Tuning:
             runtime=runtime and mode != "none",
             rotate=runtime,
             salt=self.salt,
-            pace=self._pace,
+            window_progress=self._window_progress,
             untrusted=self._untrusted,
         )
 
-    def _resumed(self, mode: str, side: Side | None) -> Resumed:
-        return Resumed(_record_mode(mode), self.measured, side, self._pace, self._untrusted)
+    def _resumed(self, mode: str, side: WindowReader | None) -> Resumed:
+        return Resumed(_record_mode(mode), self.measured, side, self._window_progress, self._untrusted)
 
     def _agreements(self, results: Sequence[ModeResult]) -> tuple[Agreement, ...]:
         found = []

@@ -36,7 +36,7 @@ from peagle_sm.service.progress import Event, Progress
 STATUS = "window"  #: the same for all windows, so that a log gets a line every 30 s and not one a window
 
 
-class Pace:
+class WindowProgress:
     """Counts the windows; ``most`` is about how many there are."""
 
     def __init__(
@@ -85,7 +85,7 @@ def _keep(record: RequestRecord) -> None:
 FIELD = "num_speculative_tokens"
 
 
-class Side(Protocol):
+class WindowReader(Protocol):
     """What a strategy measures."""
 
     def read(self, k: int, concurrency: int, block: int) -> Reading:
@@ -104,7 +104,7 @@ class WindowSize:
 
 
 @dataclass
-class EndpointSide:
+class EndpointReader:
     """An endpoint of one mode. ``runtime``: its K changes by request; else it runs the K that it has.
 
     ``arm`` is what a results file says of it; ``sink`` takes every record; ``untrusted`` collects windows in
@@ -120,7 +120,7 @@ class EndpointSide:
     runtime: bool = False
     rotate: bool = True
     salt: str = ""
-    pace: Pace = field(default_factory=lambda: Pace(None, 0))
+    window_progress: WindowProgress = field(default_factory=lambda: WindowProgress(None, 0))
     untrusted: list[str] = field(default_factory=list)
     _known: set[str] = field(default_factory=set)
 
@@ -146,7 +146,7 @@ class EndpointSide:
             load,
             self._work(k, concurrency, block, wanted + concurrency),
             options,
-            observer=self.pace.window(arm.name, load, wanted),
+            observer=self.window_progress.window(arm.name, load, wanted),
         )
         after = self._scrape()
         for record in records:
@@ -246,8 +246,8 @@ class Resumed:
 
     mode: Mode
     measured: Measured
-    side: Side | None
-    pace: Pace
+    side: WindowReader | None
+    window_progress: WindowProgress
     untrusted: list[str]
 
     def read(self, k: int, concurrency: int, block: int) -> Reading:
@@ -258,7 +258,7 @@ class Resumed:
         """
         known = self.measured.take(self.mode, k, concurrency, block)
         if known is not None:
-            self.pace.skip()
+            self.window_progress.skip()
             if known.untrusted is not None:
                 self.untrusted.append(known.untrusted)
             return reading_in(known)

@@ -1,6 +1,6 @@
 """The two engines of a verification: an endpoint of SageMaker or a bare vLLM, each through its own API.
 
-`Lab` holds both: it requests answers, streams and scores, and records which of them refused what.
+`EnginePair` holds both: it requests answers, streams and scores, and records which of them refused what.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ class SideFailed(Exception):
 
 
 @dataclass
-class Lab:
+class EnginePair:
     """The two engines and what has been scored so far; ``tick`` is called after each answer."""
 
     baseline: Engine

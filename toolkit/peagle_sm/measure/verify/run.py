@@ -19,7 +19,7 @@ from peagle_sm.measure.verify.answer_format import judge_stops, judge_streaming,
 from peagle_sm.measure.verify.engines import (
     EndpointEngine,
     Engine,
-    Lab,
+    EnginePair,
     Options,
     Prompt,
     SideFailed,
@@ -59,14 +59,14 @@ QUICK_PROMPTS, PROMPTS = 32, 164
 
 
 @dataclass(frozen=True)
-class Side:
+class OpenedEngine:
     """One of the two: what it is, and how to ask it."""
 
     described: Described
     engine: Engine
 
 
-def open_side(session: Session | None, endpoint: str, component: str | None = None) -> Side:
+def open_engine(session: Session | None, endpoint: str, component: str | None = None) -> OpenedEngine:
     """An endpoint of SageMaker by name, or a bare vLLM by URL.
 
     Raises:
@@ -74,11 +74,11 @@ def open_side(session: Session | None, endpoint: str, component: str | None = No
         ServiceFault: it is not in service, or nothing answers at the URL.
     """
     if is_url(endpoint):
-        return Side(describe_url(endpoint), UrlEngine(endpoint))
+        return OpenedEngine(describe_url(endpoint), UrlEngine(endpoint))
     if session is None:
         raise SpecError(f"{endpoint!r} is the name of an endpoint, and no session was given")
     described = describe_endpoint(session, endpoint, component=component)
-    return Side(described, EndpointEngine(session, endpoint, described.arm.component))
+    return OpenedEngine(described, EndpointEngine(session, endpoint, described.arm.component))
 
 
 def demand_plain(baseline: Described) -> None:
@@ -158,7 +158,7 @@ Say = Callable[[str], None]
 
 
 def verify(
-    lab: Lab, items: Sequence[tuple[str, Mapping[str, Any]]], checks: Sequence[str], say: Say
+    engines: EnginePair, items: Sequence[tuple[str, Mapping[str, Any]]], checks: Sequence[str], say: Say
 ) -> Iterator[CheckRecord]:
     """Run ``checks`` on the prompts of ``items`` (id and request body); yield each record as it ends.
 
@@ -169,9 +169,11 @@ def verify(
         SpecError, ServiceFault: a side refuses or fails in the greedy runs, where there is nothing to go on
             with, or the candidate stopped answering altogether; the message names the check.
     """
-    say(f"greedy: {len(items)} prompts, twice on {lab.baseline.name} and once on {lab.candidate.name}")
+    say(
+        f"greedy: {len(items)} prompts, twice on {engines.baseline.name} and once on {engines.candidate.name}"
+    )
     try:
-        greedy = probes.probe_greedy(lab, lab.prompts(items))
+        greedy = probes.probe_greedy(engines, engines.prompts(items))
     except SideFailed as failed:
         raise failed.error from failed
     say(greedy.floor.words)
@@ -180,18 +182,18 @@ def verify(
             continue
         if name != "greedy":
             say(f"{name} …")
-        yield _verdict(lab, name, greedy).record(name, lab.candidate.name, lab.baseline.name)
+        yield _verdict(engines, name, greedy).record(name, engines.candidate.name, engines.baseline.name)
 
 
-def _verdict(lab: Lab, name: str, greedy: Greedy) -> Verdict:
+def _verdict(engines: EnginePair, name: str, greedy: Greedy) -> Verdict:
     try:
-        return _judged(lab, name, greedy)
+        return _judged(engines, name, greedy)
     except SideFailed as failed:
         if failed.side == "baseline":
             if failed.refused:
                 return undecided(f"the baseline refuses the request: {failed.error}")
             raise failed.error from failed
-        _demand_alive(lab, name, greedy.prompts[0], failed.error)
+        _demand_alive(engines, name, greedy.prompts[0], failed.error)
         what = "refuses" if failed.refused else "fails at"
         return Verdict(
             False,
@@ -202,46 +204,46 @@ def _verdict(lab: Lab, name: str, greedy: Greedy) -> Verdict:
         )
 
 
-def _demand_alive(lab: Lab, name: str, prompt: Prompt, first: PeagleError) -> None:
+def _demand_alive(engines: EnginePair, name: str, prompt: Prompt, first: PeagleError) -> None:
     if not isinstance(first, ServiceFault | StreamError):
         return
     try:
-        lab.ask("candidate", [greedy_body(prompt, 1)])
+        engines.ask("candidate", [greedy_body(prompt, 1)])
     except SideFailed as failed:
         raise ServiceFault(
-            f"{lab.candidate.name} stopped answering during the check {name!r}: {first}",
-            next_step=lab.candidate.log_hint,
+            f"{engines.candidate.name} stopped answering during the check {name!r}: {first}",
+            next_step=engines.candidate.log_hint,
             details={"check": name, "after": str(failed.error)},
         ) from failed
 
 
-def _judged(lab: Lab, name: str, greedy: Greedy) -> Verdict:
-    options, exact = lab.options, greedy.floor.exact
+def _judged(engines: EnginePair, name: str, greedy: Greedy) -> Verdict:
+    options, exact = engines.options, greedy.floor.exact
     if name == "greedy":
         return judge_greedy(greedy.cases, greedy.floor, options.max_tokens)
     if name == "sampled":
-        unseeded, seeded, own = probes.probe_sampled(lab, greedy.prompts)
-        repeated = probes.probe_places(lab, greedy)
+        unseeded, seeded, own = probes.probe_sampled(engines, greedy.prompts)
+        repeated = probes.probe_places(engines, greedy)
         return judge_sampled(unseeded, seeded, own, greedy.ends, options.sample_tokens, repeated)
     if name == "parameters":
         noise = max(greedy.floor.delta, LEAST_DELTA)
-        return judge_parameters(probes.probe_parameters(lab, greedy.prompts), noise)
+        return judge_parameters(probes.probe_parameters(engines, greedy.prompts), noise)
     if name == "logprobs":
-        return judge_logprobs(*probes.probe_logprobs(lab, greedy))
+        return judge_logprobs(*probes.probe_logprobs(engines, greedy))
     if name == "stop-strings":
-        return judge_stops(probes.probe_stops(lab, greedy), exact)
+        return judge_stops(probes.probe_stops(engines, greedy), exact)
     if name == "seeds":
-        return judge_seeds(probes.probe_seeds(lab, greedy.prompts, exact), exact)
+        return judge_seeds(probes.probe_seeds(engines, greedy.prompts, exact), exact)
     if name == "streaming":
-        return judge_streaming(probes.probe_streaming(lab, greedy), exact)
+        return judge_streaming(probes.probe_streaming(engines, greedy), exact)
     if name == "json-schema":
-        return judge_structured(probe_json(lab), exact)
+        return judge_structured(probe_json(engines), exact)
     if name == "tool-calls":
         try:
-            return judge_structured(probe_tools(lab), exact)
+            return judge_structured(probe_tools(engines), exact)
         except NoTools as refused:
             return not_applicable(f"neither side has a tool parser: {refused}")
-    context = probes.context_of(lab, greedy.prompts[0])
+    context = probes.context_of(engines, greedy.prompts[0])
     if context is None:
         return undecided("the engine does not say how long its context is")
-    return judge_long_context(probes.probe_long_context(lab, greedy, context), greedy.floor)
+    return judge_long_context(probes.probe_long_context(engines, greedy, context), greedy.floor)

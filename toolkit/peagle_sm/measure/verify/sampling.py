@@ -41,7 +41,7 @@ LEAST_EXPECTED = 8.0  #: tokens that are expected less often are counted togethe
 
 
 @dataclass(frozen=True)
-class Place:
+class SamplingPosition:
     """``before``: the ids of the answer up to it; ``sure``: the next token; ``top``: those after it."""
 
     prompt_id: str
@@ -50,16 +50,16 @@ class Place:
     top: Top
 
 
-def find_places(prompt_id: str, scored: Scored, most: int = 1) -> list[Place]:
+def find_positions(prompt_id: str, scored: Scored, most: int = 1) -> list[SamplingPosition]:
     """Places of a greedy answer with a sure token and then several likely ones; not at its beginning."""
-    found: list[Place] = []
+    found: list[SamplingPosition] = []
     for at in range(1, len(scored.tops) - 1):
         chosen, after = scored.answer.ids[at], scored.tops[at + 1]
         if math.exp(scored.logprobs[at]) < SURE or not after:
             continue
         if not OPEN[0] <= math.exp(after[0][1]) <= OPEN[1]:
             continue
-        found.append(Place(prompt_id, scored.answer.ids[:at], chosen, after))
+        found.append(SamplingPosition(prompt_id, scored.answer.ids[:at], chosen, after))
         if len(found) == most:
             break
     return found
@@ -74,7 +74,7 @@ class Fit:
     freedom: int
 
 
-def fit_places(places: Sequence[Place], answers: Sequence[Sequence[Answer]]) -> Fit:
+def fit_places(places: Sequence[SamplingPosition], answers: Sequence[Sequence[Answer]]) -> Fit:
     """Pearson's chi-square over places; samples whose first token was another are left out."""
     statistic, freedom, total = 0.0, 0, 0
     for place, drawn in zip(places, answers, strict=True):
@@ -100,7 +100,7 @@ LEAST_TOKENS = 500  #: fewer say nothing: only a shift above some 10% would show
 
 
 @dataclass(frozen=True)
-class Shift:
+class FrequencyShift:
     """How often the best token came, beside how often it should have."""
 
     count: int
@@ -118,7 +118,7 @@ class Shift:
         return self.surplus / self.count if self.count else 0.0
 
 
-def shift_of(samples: Sequence[Scored]) -> Shift:
+def shift_of(samples: Sequence[Scored]) -> FrequencyShift:
     """Sum over all tokens but the first of each sample."""
     surplus = variance = 0.0
     count = 0
@@ -128,10 +128,10 @@ def shift_of(samples: Sequence[Scored]) -> Shift:
             surplus += (logprob >= other) - best
             variance += best * (1 - best)
             count += 1
-    return Shift(count, surplus, variance)
+    return FrequencyShift(count, surplus, variance)
 
 
-def rank_shift(samples: Sequence[Scored], rank: int) -> Shift:
+def rank_shift(samples: Sequence[Scored], rank: int) -> FrequencyShift:
     """How often the token of this rank (2 is the second best) came.
 
     Sums over all tokens but the first of each sample. Nothing where the ranks are not known.
@@ -146,10 +146,10 @@ def rank_shift(samples: Sequence[Scored], rank: int) -> Shift:
             surplus += (token == top[rank - 1][0]) - share
             variance += share * (1 - share)
             count += 1
-    return Shift(count, surplus, variance)
+    return FrequencyShift(count, surplus, variance)
 
 
-def rest_shift(samples: Sequence[Scored]) -> Shift:
+def rest_shift(samples: Sequence[Scored]) -> FrequencyShift:
     """How often a token beyond the known ranks came, as `rank_shift`."""
     surplus = variance = 0.0
     count = 0
@@ -161,7 +161,7 @@ def rest_shift(samples: Sequence[Scored]) -> Shift:
             surplus += (token not in [one for one, _ in top]) - share
             variance += share * (1 - share)
             count += 1
-    return Shift(count, surplus, variance)
+    return FrequencyShift(count, surplus, variance)
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def judge_sampled(
     answers = [sample.answer for sample in (*candidate, *seeded)]
     shape = [f"sample {n}: {f}" for n, a in enumerate(answers) for f in shape_faults(a, ends, max_tokens)]
     off = [name for name, shift in shifts.items() if abs(shift.z) > limit]
-    tests: dict[str, Callable[[Sequence[Scored]], Shift]] = {
+    tests: dict[str, Callable[[Sequence[Scored]], FrequencyShift]] = {
         f"rank {rank}": partial(rank_shift, rank=rank) for rank in range(2, SCORED_RANKS + 1)
     }
     tests[f"ranks above {SCORED_RANKS}"] = rest_shift
