@@ -62,15 +62,15 @@ def test_a_bare_server_is_measured_and_the_run_resumed(vllm: Running, tmp_path: 
         (("--prompts", "6", "--concurrency", "7"), 2, "concurrency 7 with 6 prompts"),
         (("--prompts", "6", "--requests", "7"), 2, "7 requests with 6 prompts"),
         (("--requests", "3", "--seconds", "1"), 2, "both given"),
-        (("--repeat",), 2, "nothing says when to stop"),
-        (("-w", "nothing-like-it"), 2, "there is no workload and no file"),
+        (("--repeat",), 2, "--repeat needs an end"),
+        (("-w", "nothing-like-it"), 2, "workload or file 'nothing-like-it' not found"),
         (
             ("-w", "synthetic:40000/9", "--prompts", "2", "--concurrency", "1"),
             2,
             "does not fit into the endpoint's context",
         ),
         ((*SMALL, "--expect-mode", "none"), 2, "its engine drafts"),
-        ((*SMALL, "--resume", "gone.jsonl"), 2, "there is no results file"),
+        ((*SMALL, "--resume", "gone.jsonl"), 2, "results file gone.jsonl not found"),
     ],
 )
 def test_bad_input_is_told_before_anything_is_measured(
@@ -84,7 +84,7 @@ def test_bad_input_is_told_before_anything_is_measured(
 
 def test_an_empty_or_broken_workload_is_told(vllm: Running, tmp_path: Path) -> None:
     path = tmp_path / "mine.jsonl"
-    for content, said in (("", "holds no prompt"), ('{"prompt": "x"}\n{"pro', "line 2: not JSON")):
+    for content, said in (("", "has no prompts"), ('{"prompt": "x"}\n{"pro', "line 2: not JSON")):
         path.write_text(content)
         result = bench(vllm.url, "-w", path)
         assert result.exit_code == 2

@@ -37,7 +37,7 @@ def test_another_seed_is_another_choice() -> None:
 def test_a_count_that_cannot_be_had_is_refused_with_what_can(count: int) -> None:
     with pytest.raises(SpecError) as caught:
         public_datasets.choose(PROMPTS, count, 0)
-    assert str(caught.value) == f"{count} prompts were asked for; allowed are 1 to 20"
+    assert str(caught.value) == f"--prompts: found {count}; allowed: 1 to 20"
 
 
 def test_warm_up_avoids_the_measured_prompts_while_it_can() -> None:

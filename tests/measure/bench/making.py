@@ -95,7 +95,7 @@ class FakeClient:
             if number == self.interrupt_after:
                 raise KeyboardInterrupt
             if number == self.stop_after and observer is not None:
-                raise LoadStopped("the last 20 requests all failed", tuple(records), next_step="look")
+                raise LoadStopped("the last 20 requests failed", tuple(records), next_step="look")
             records.append(self._record(load, item, "warm-up" if number < warm_up else "measured", options))
             if observer is not None:
                 observer.request(records[-1])

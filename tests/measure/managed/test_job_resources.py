@@ -57,17 +57,17 @@ def test_the_stand_in_weights_bring_their_own_tokenizer() -> None:
 
 
 def test_a_directory_with_a_tokenizer_is_uploaded_and_another_one_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"holds no tokenizer_config.json"):
+    with pytest.raises(SpecError, match=r"has no tokenizer_config.json"):
         found(cloud(), tokenizer=str(tmp_path))
     (tmp_path / "tokenizer_config.json").write_text("{}")
     assert found(cloud(), tokenizer=str(tmp_path)).tokenizer_files == tmp_path
 
 
 def test_what_is_not_known_is_asked_for() -> None:
-    with pytest.raises(SpecError, match="tokenizer of the endpoint's model is not known") as refusal:
+    with pytest.raises(SpecError, match="tokenizer of the endpoint's model is unknown") as refusal:
         found(cloud({"SM_VLLM_MODEL": "/opt/ml/model"}))
     assert "--tokenizer" in (refusal.value.next_step or "")
-    with pytest.raises(SpecError, match="role of endpoint 'e' is not known") as refusal:
+    with pytest.raises(SpecError, match="role of endpoint 'e' is unknown") as refusal:
         found(Cloud(model=None), tokenizer="org/model")
     assert "--role-arn" in (refusal.value.next_step or "")
     with pytest.raises(SpecError, match="is not an S3 URI"):

@@ -37,7 +37,12 @@ def result() -> ModeResult:
     [
         (1.01, 1.2, "K=3 is faster than no speculation: 1.000 [1.010, 1.200] of its 250 tokens/s"),
         (0.8, 0.99, "K=3 is slower than no speculation: 1.000 [0.800, 0.990] of its 250 tokens/s"),
-        (0.9, 1.1, "K=3 is not told apart from no speculation: 1.000 [0.900, 1.100] of its 250 tokens/s"),
+        (
+            0.9,
+            1.1,
+            "K=3 is not significantly different from no speculation:"
+            " 1.000 [0.900, 1.100] of its 250 tokens/s",
+        ),
     ],
 )
 def test_faster_and_slower_are_said_only_where_the_interval_excludes_one(
@@ -64,7 +69,7 @@ def test_the_results_file_says_it_of_the_load_s_k_and_of_the_one_for_all(result:
     assert low.best_k != high.best_k, "the fixture is to have two"
     for record in (low, high):
         assert f"K={result.common.k} is" in record.reason
-        told = f"K={result.common.k} is the one K for all loads" in record.reason
+        told = f"K={result.common.k} is the K for all loads" in record.reason
         assert told == (record.best_k != result.common.k)
 
 

@@ -100,5 +100,5 @@ def test_a_window_that_cannot_be_published_is_still_one_after_resuming() -> None
 
 
 def test_a_window_that_is_missing_is_an_error_where_nothing_is_deployed() -> None:
-    with pytest.raises(SpecError, match=r"the results file lacks p-eagle K=3 c=1 in round 0"):
+    with pytest.raises(SpecError, match=r"the results file has no window of p-eagle K=3 c=1 in round 0"):
         Resumed("p-eagle", Measured(), None, WindowProgress(None, 1), []).read(3, 1, 0)

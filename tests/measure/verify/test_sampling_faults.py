@@ -86,7 +86,7 @@ def test_the_places_decide_the_sampled_check() -> None:
     given = (sound, sound, sound, frozenset[int](), SAMPLED)
     assert judge_sampled(*given, Repeated(fine, fine, 0)).passed is True
     wrong = judge_sampled(*given, Repeated(off, fine, 9))
-    assert (wrong.passed, list(wrong.examples)) == (False, ["places: Z = 6.0"])
+    assert (wrong.passed, list(wrong.examples)) == (False, ["repeated positions: Z = 6.0"])
     assert judge_sampled(*given, Repeated(off, off, 9)).passed is None
 
 
@@ -124,7 +124,7 @@ def test_swapped_second_and_third_choices_fail_by_their_ranks() -> None:
     assert verdict.passed is False
     assert [line.split(":")[0] for line in verdict.examples] == ["rank 2", "rank 3"]
     assert abs(verdict.figures["z"]) < verdict.figures["limit"]  # the best token's share shows nothing
-    assert "of the second best, one of" in verdict.power
+    assert "for the second best token a shift of" in verdict.power
     assert judge_sampled(sound, sound, swapped, none, 100).passed is None
 
 
@@ -152,7 +152,7 @@ def greedy_case(text: str, own: str = "ab cd") -> GreedyCase:
 def test_another_text_for_the_same_tokens_is_a_fault(floor: Floor) -> None:
     verdict = judge_greedy([greedy_case("ab  cd")], floor, 2)
     assert verdict.passed is False
-    assert verdict.examples == ["p: the same tokens and another text at character 4: ' cd' for 'cd'"]
+    assert verdict.examples == ["p: same tokens but another text at character 4: ' cd' instead of 'cd'"]
     assert judge_greedy([greedy_case("ab cd")], floor, 2).passed is True
     assert "another text for the same tokens" in verdict.power.lower()
 

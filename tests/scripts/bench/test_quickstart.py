@@ -99,7 +99,7 @@ def test_a_machine_shared_with_the_engines_withholds_nothing() -> None:
     health = [point.client for point in results(busy).points]
     assert [(one.trusted, one.bottleneck, one.lag_p99_ms) for one in health] == [(True, False, None)] * 3
     assert health[0].cpu_share == pytest.approx(0.1, abs=0.05)
-    assert "Nothing to publish" not in html_page([results(busy)])
+    assert "No figures to publish" not in html_page([results(busy)])
 
 
 def test_the_report_stands_beside_the_figures_and_its_place_is_said(

@@ -1,4 +1,4 @@
-"""tune(): the best num_speculative_tokens for one's own traffic."""
+"""tune(): find the best num_speculative_tokens for the user's own traffic."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def tune(
 ) -> TuneResult:
     """Find the best K for each concurrency and one for all, as `peagle-sm tune` does.
 
-    Deploys the model without speculation and with it, measures a few K, predicts the others, measures the
-    most promising, and deletes everything. Shows the price and asks, unless ``yes``. Where ``spec`` is the
-    path of a file, the K goes into it with its evidence, unless ``write`` is False. ``max_deployments`` None:
-    4, or 6 with ``max_k`` above 12.
+    It deploys the model with and without speculation, measures a few K, predicts the others, measures the
+    most promising, and deletes everything. It shows the price and asks for confirmation, unless ``yes``. If
+    ``spec`` is a file, the K and its evidence are written into it, unless ``write`` is False.
+    ``max_deployments`` None: 4, or 6 with ``max_k`` above 12.
 
     Raises:
-        Declined: the question was not answered with yes.
+        Declined: the user did not confirm.
         PlanRefused: an endpoint cannot be deployed.
         SpecError, NotFound, ServiceFault, Interrupted, BillableLeft: as `peagle_sm.measure.tune.job.run`.
     """
@@ -101,7 +101,7 @@ def tune(
     return TuneResult(
         done.out,
         read(done.out),
-        tuple(f"not to be published: {line}" for line in done.tuned.untrusted),
+        tuple(f"do not publish: {line}" for line in done.tuned.untrusted),
         k={result.mode: result.common.k for result in done.tuned.results},
         reasons=tuple(result.common.reason for result in done.tuned.results),
         written=done.written,
@@ -113,6 +113,8 @@ def tune(
 def _ask(price: str) -> None:
     from peagle_sm.core.errors import Declined
 
-    print(f"at most: {price}", file=sys.stderr)
-    if not agreed("Go on?"):
-        raise Declined("Not confirmed: nothing was tuned.", next_step="Run it again, or give yes=True.")
+    print(f"Estimate: {price}", file=sys.stderr)
+    if not agreed("Continue?"):
+        raise Declined(
+            "Not confirmed: nothing was tuned.", next_step="Run it again and confirm, or give yes=True."
+        )

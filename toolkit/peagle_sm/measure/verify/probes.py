@@ -1,6 +1,6 @@
-"""The requests of each check, and the evidence in their answers.
+"""Requests of each check, and the cases made of their answers.
 
-Requests for JSON of a schema or a tool call are sent as chats, as users send them.
+Requests with a JSON schema or tools use the chat API, as users do.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _TOOL: dict[str, Any] = {
 _CHOICES: tuple[Any, ...] = ({"type": "function", "function": {"name": TOOL}}, "required", "auto")
 
 
-#: What an engine without tool calls names as it refuses one (vLLM: "requires --tool-call-parser to be set").
+#: Option that vLLM names when it refuses tool calls ("requires --tool-call-parser to be set").
 _TOOLS_MISSING = "--tool-call-parser"
 
 
 class NoTools(Exception):
-    """Neither side has a tool parser; the message is the baseline's refusal."""
+    """Error: neither engine has a tool parser; the message is the baseline's refusal."""
 
 
 def _chat(order: str, demand: str, tokens: int) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def _chat(order: str, demand: str, tokens: int) -> dict[str, Any]:
 
 
 def probe_json(engines: EnginePair) -> list[StructuredCase]:
-    """Half of the requests demand the object, half one of three long strings."""
+    """Request JSON: one half with the object schema, the other with a choice of three long strings."""
     requests: list[tuple[str, Kind, dict[str, Any]]] = []
     for n in range(engines.options.structured):
         order = _ORDERS[n % len(_ORDERS)]
@@ -80,10 +80,10 @@ def probe_json(engines: EnginePair) -> list[StructuredCase]:
 
 
 def probe_tools(engines: EnginePair) -> list[StructuredCase]:
-    """The tool by name, as required, and left to the model; choices that the baseline refuses are left out.
+    """Request tool calls by name, as required, and as auto; skip those the baseline refuses.
 
     Raises:
-        NoTools: both sides refuse all three for want of a tool parser.
+        NoTools: both engines refuse all three because they have no tool parser.
         SideFailed: the baseline refuses all three, and the candidate does not.
     """
     requests: list[tuple[str, Kind, dict[str, Any]]] = []
@@ -116,7 +116,7 @@ def probe_tools(engines: EnginePair) -> list[StructuredCase]:
 
 
 def _lack_tools(engines: EnginePair, baseline: SideFailed, body: dict[str, Any]) -> bool:
-    """Whether the candidate refuses, as the baseline did, because it has no tool parser."""
+    """Decide whether the candidate also refuses because it has no tool parser."""
     try:
         engines.ask("candidate", [{**body, "max_tokens": 1}])
     except SideFailed as failed:
@@ -135,14 +135,14 @@ def _cases(engines: EnginePair, requests: list[tuple[str, Kind, dict[str, Any]]]
 
 
 _CONTEXT = re.compile(r"(?:max_model_len=|maximum context length is )(\d+)")
-_SHARES = (0.25, 0.5, 0.9)  #: of the context; and once more up to its last token
+_SHARES = (0.25, 0.5, 0.9)  #: of the context; one more prompt reaches its last token
 LONG_PROMPTS = len(_SHARES) + 1
-LONG_ANSWER = 32  #: tokens asked for after a long prompt
+LONG_ANSWER = 32  #: maximum tokens of an answer to a long prompt
 
 
 @dataclass(frozen=True)
 class Greedy:
-    """The greedy runs that the other checks build on."""
+    """Greedy runs, which the other checks use."""
 
     prompts: tuple[Prompt, ...]
     cases: tuple[GreedyCase, ...]
@@ -151,7 +151,7 @@ class Greedy:
 
 
 def probe_greedy(engines: EnginePair, prompts: Sequence[Prompt]) -> Greedy:
-    """Two runs of the baseline at different batch shapes and one of the candidate, all scored."""
+    """Run the baseline twice at different batch shapes and the candidate once; score all answers."""
     wide = engines.options.concurrency
     first = engines.greedy("baseline", prompts, wide, **WITH_LOGPROBS)
     repeat = engines.greedy("baseline", prompts, max(1, wide // 4))
@@ -165,7 +165,7 @@ def probe_greedy(engines: EnginePair, prompts: Sequence[Prompt]) -> Greedy:
 def probe_sampled(
     engines: EnginePair, prompts: Sequence[Prompt]
 ) -> tuple[list[Scored], list[Scored], list[Scored]]:
-    """Samples at temperature 1: the candidate's without and with a seed, and the baseline's own."""
+    """Sample at temperature 1: the candidate without and with a seed, and the baseline."""
     options = engines.options
     asked = [prompts[n % len(prompts)] for n in range(options.samples)]
     bodies = [_sampled_body(p, options.sample_tokens) for p in asked]
@@ -178,7 +178,7 @@ def probe_sampled(
 
 
 def probe_places(engines: EnginePair, greedy: Greedy) -> Repeated:
-    """The same next token sampled again and again at places of the baseline's greedy answers."""
+    """Sample the next token repeatedly at positions of the baseline's greedy answers."""
     options = engines.options
     by_id = {prompt.id: prompt for prompt in greedy.prompts}
     places = [place for case in greedy.cases for place in find_positions(case.prompt_id, case.first, most=2)][
@@ -199,7 +199,7 @@ def probe_places(engines: EnginePair, greedy: Greedy) -> Repeated:
 
 
 def probe_parameters(engines: EnginePair, prompts: Sequence[Prompt]) -> list[ParameterCase]:
-    """Samples under each sampling parameter, of both sides, scored by the plain target."""
+    """Sample both engines with each sampling parameter; score under the baseline."""
     options = engines.options
     asked = [prompts[n % len(prompts)] for n in range(options.parameter_samples)]
 
@@ -230,14 +230,14 @@ def _sampled_body(prompt: Prompt, tokens: int) -> dict[str, Any]:
 
 
 def probe_logprobs(engines: EnginePair, greedy: Greedy) -> tuple[list[Scored], list[Scored]]:
-    """Greedy answers of both with what they report of their tokens, scored."""
+    """Get greedy answers of both engines with reported log-probabilities, scored."""
     some = greedy.prompts[: engines.options.features]
     told = engines.greedy("candidate", some, engines.options.concurrency, **WITH_LOGPROBS)
     return engines.score(some, told), [case.first for case in greedy.cases[: len(some)]]
 
 
 def probe_stops(engines: EnginePair, greedy: Greedy) -> list[StopCase]:
-    """Greedy requests with a stop string out of the middle of the baseline's own answer."""
+    """Send greedy requests with a stop string from the middle of the baseline's answer."""
     places = random.Random(engines.options.seed)
     chosen: list[tuple[Prompt, str, bool, str]] = []
     for prompt, case in zip(greedy.prompts, greedy.cases, strict=True):
@@ -258,10 +258,10 @@ def probe_stops(engines: EnginePair, greedy: Greedy) -> list[StopCase]:
 
 
 def probe_seeds(engines: EnginePair, prompts: Sequence[Prompt], exact: bool) -> list[SeedCase]:
-    """Seeded samples, one request at a time, so that only the seed and the arithmetic decide.
+    """Sample with seeds, one request at a time, so that only the seed and the arithmetic matter.
 
-    Where the floor is not exact, more of them and short ones: noise has less time to part two answers, and a
-    lost seed parts them at once.
+    If the floor is not exact, use more and shorter samples: noise has fewer tokens to make two answers
+    diverge, while a lost seed does so at once.
     """
     options = engines.options
     count = options.seeds if exact else options.seeds_noisy
@@ -283,7 +283,7 @@ def probe_seeds(engines: EnginePair, prompts: Sequence[Prompt], exact: bool) -> 
 
 
 def probe_streaming(engines: EnginePair, greedy: Greedy) -> list[StreamCase]:
-    """The greedy requests again, as streams of both sides."""
+    """Send the greedy requests again as streams to both engines."""
     some = greedy.prompts[: engines.options.features]
     bodies = [greedy_body(prompt, engines.options.max_tokens) for prompt in some]
     own, mine = engines.stream("baseline", bodies), engines.stream("candidate", bodies)
@@ -297,10 +297,10 @@ def probe_streaming(engines: EnginePair, greedy: Greedy) -> list[StreamCase]:
 
 
 def context_of(engines: EnginePair, prompt: Prompt) -> int | None:
-    """The tokens that prompt and answer may have together, from the refusal of too long a prompt.
+    """Find the context length from the refusal of a too long prompt; None if it is not stated.
 
-    An engine that takes the longest prompt ever tested needs to say no more. (A refusal of too large a
-    ``max_tokens`` would tell the same, but a gate before the engine may refuse that first.)
+    If the engine accepts the longest tested prompt, that length is enough. (A too large ``max_tokens`` would
+    also be refused, but possibly by the gate in front of the engine.)
     """
     longest = engines.options.longest_tokens
     ids = (prompt.ids * (longest // len(prompt.ids) + 1))[:longest]
@@ -313,7 +313,7 @@ def context_of(engines: EnginePair, prompt: Prompt) -> int | None:
 
 
 def probe_long_context(engines: EnginePair, greedy: Greedy, context: int) -> list[LongCase]:
-    """Prompts of growing length, made of the workload's own prompts and answers, the last up to the edge."""
+    """Send prompts of growing length, made of the workload's texts; the last one fills the context."""
     longest = min(context, engines.options.longest_tokens)
     usual = max(len(prompt.ids) for prompt in greedy.prompts) + engines.options.max_tokens
     lengths = [int(share * longest) for share in _SHARES] + [longest - LONG_ANSWER // 2]
@@ -340,11 +340,11 @@ def probe_long_context(engines: EnginePair, greedy: Greedy, context: int) -> lis
 
 
 def _scored(engines: EnginePair, prompt: Prompt, answer: Answer, room: int) -> Scored | None:
-    """The first ``room`` tokens of an answer as the baseline sees them; None where it refuses."""
+    """Score the first ``room`` tokens of an answer under the baseline; None if it refuses."""
     begin = replace(
         answer, ids=answer.ids[:room], logprobs=answer.logprobs[:room], others=answer.others[:room]
     )
     try:
         return engines.score([prompt], [begin])[0]
     except SideFailed:
-        return None  # the check then says so
+        return None  # reported by the check

@@ -1,4 +1,4 @@
-"""One verification: open the two engines, load the prompts, and run the checks in their order.
+"""Verification run: open the two engines, load the prompts, and run the checks in order.
 
 Each check ends in a record, whatever happens to the others.
 """
@@ -60,29 +60,29 @@ QUICK_PROMPTS, PROMPTS = 32, 164
 
 @dataclass(frozen=True)
 class OpenedEngine:
-    """One of the two: what it is, and how to ask it."""
+    """An engine with the description of its endpoint."""
 
     described: Described
     engine: Engine
 
 
 def open_engine(session: Session | None, endpoint: str, component: str | None = None) -> OpenedEngine:
-    """An endpoint of SageMaker by name, or a bare vLLM by URL.
+    """Open a SageMaker endpoint by name, or a bare vLLM by URL.
 
     Raises:
-        NotFound: there is no such endpoint.
-        ServiceFault: it is not in service, or nothing answers at the URL.
+        NotFound: the endpoint does not exist.
+        ServiceFault: the endpoint is not in service, or no server answers at the URL.
     """
     if is_url(endpoint):
         return OpenedEngine(describe_url(endpoint), UrlEngine(endpoint))
     if session is None:
-        raise SpecError(f"{endpoint!r} is the name of an endpoint, and no session was given")
+        raise SpecError(f"{endpoint!r} is the name of an endpoint, but no session was given")
     described = describe_endpoint(session, endpoint, component=component)
     return OpenedEngine(described, EndpointEngine(session, endpoint, described.arm.component))
 
 
 def demand_plain(baseline: Described) -> None:
-    """Refuse a baseline that speculates: it would judge the answers of another by its own faults.
+    """Refuse a baseline that speculates: it may have the same faults as the candidate.
 
     Raises:
         SpecError: it runs eagle3 or p-eagle.
@@ -90,8 +90,8 @@ def demand_plain(baseline: Described) -> None:
     arm = baseline.arm
     if arm.mode in ("eagle3", "p-eagle"):
         raise SpecError(
-            f"baseline {arm.name!r} runs mode {arm.mode}; allowed: none, the target without speculation",
-            next_step="deploy the same model with `speculation: {mode: none}` and name that endpoint",
+            f"baseline {arm.name!r} runs mode {arm.mode}; allowed: none (the target without speculation)",
+            next_step="deploy the same model with `speculation: {mode: none}` and give that endpoint",
             details={"found": arm.mode, "allowed": "none"},
         )
 
@@ -99,9 +99,9 @@ def demand_plain(baseline: Described) -> None:
 def load_prompts(
     name: str, count: int | None, seed: int, at_most: int = PROMPTS
 ) -> tuple[Workload, list[tuple[str, Mapping[str, Any]]]]:
-    """The workload and the (id, body) of each of its prompts; errors as `load_workload`.
+    """Load a workload and the (id, body) of each prompt; errors as `load_workload`.
 
-    ``count`` None: all that there are, but no more than ``at_most``.
+    ``count`` None: all prompts, but at most ``at_most``.
     """
     workload = load_workload(name, seed=seed, count=count, first_turn_only=True)
     if count is None and len(workload.items) > at_most:
@@ -112,7 +112,7 @@ def load_prompts(
 def header(
     candidate: Described, baseline: Described, workload: Workload, options: Options, checks: Sequence[str]
 ) -> Header:
-    """The first line of the results file."""
+    """Make the header of the results file."""
     where_from = origin(options.seed)
     return Header(
         run_id=f"verify-{candidate.arm.name}-{where_from['date']}",
@@ -134,9 +134,9 @@ def header(
 
 
 def tokens_asked(options: Options, prompts: int, checks: Sequence[str]) -> int:
-    """About how many output tokens ``checks`` ask of the endpoint, at most: for a notice before the start.
+    """Estimate the maximum output tokens that ``checks`` request, for a notice before the start.
 
-    The greedy answers are among them in any case: the other checks build on them.
+    The greedy answers are always included: the other checks use them.
     """
     features = min(options.features, prompts) * options.max_tokens
     structured = options.structured * options.structured_tokens
@@ -144,7 +144,7 @@ def tokens_asked(options: Options, prompts: int, checks: Sequence[str]) -> int:
         "sampled": options.samples * options.sample_tokens + 3 * options.contexts * options.repeats,
         "parameters": (len(CUTS) + len(TEMPERATURES)) * options.parameter_samples * options.sample_tokens,
         "logprobs": features,
-        "stop-strings": 2 * features,  # whole and streamed, as the structured ones
+        "stop-strings": 2 * features,  # with and without streaming, as the structured ones
         "seeds": 3 * max(options.seeds * options.feature_tokens, options.seeds_noisy * options.seed_tokens),
         "streaming": features,
         "json-schema": 2 * structured,
@@ -160,14 +160,13 @@ Say = Callable[[str], None]
 def verify(
     engines: EnginePair, items: Sequence[tuple[str, Mapping[str, Any]]], checks: Sequence[str], say: Say
 ) -> Iterator[CheckRecord]:
-    """Run ``checks`` on the prompts of ``items`` (id and request body); yield each record as it ends.
+    """Run ``checks`` on the prompts of ``items`` (id and request body); yield each record.
 
-    The greedy runs come first in any case: the other checks take their noise floor, end tokens and texts
-    from them.
+    The greedy runs always come first: the other checks use their noise floor, end tokens and texts.
 
     Raises:
-        SpecError, ServiceFault: a side refuses or fails in the greedy runs, where there is nothing to go on
-            with, or the candidate stopped answering altogether; the message names the check.
+        SpecError, ServiceFault: an engine refused or failed in the greedy runs, or the candidate stopped
+            answering; the message names the check.
     """
     say(
         f"greedy: {len(items)} prompts, twice on {engines.baseline.name} and once on {engines.candidate.name}"
@@ -191,14 +190,14 @@ def _verdict(engines: EnginePair, name: str, greedy: Greedy) -> Verdict:
     except SideFailed as failed:
         if failed.side == "baseline":
             if failed.refused:
-                return undecided(f"the baseline refuses the request: {failed.error}")
+                return undecided(f"the baseline refused the request: {failed.error}")
             raise failed.error from failed
         _demand_alive(engines, name, greedy.prompts[0], failed.error)
-        what = "refuses" if failed.refused else "fails at"
+        what = "refused" if failed.refused else "failed at"
         return Verdict(
             False,
-            f"the endpoint {what} a request that the baseline answers",
-            "any request of this check that is refused or fails is caught",
+            f"the endpoint {what} a request that the baseline answered",
+            "detects any request of this check that is refused or fails",
             {},
             [str(failed.error)],
         )
@@ -242,8 +241,8 @@ def _judged(engines: EnginePair, name: str, greedy: Greedy) -> Verdict:
         try:
             return judge_structured(probe_tools(engines), exact)
         except NoTools as refused:
-            return not_applicable(f"neither side has a tool parser: {refused}")
+            return not_applicable(f"neither endpoint has a tool parser: {refused}")
     context = probes.context_of(engines, greedy.prompts[0])
     if context is None:
-        return undecided("the engine does not say how long its context is")
+        return undecided("the engine does not report its context length")
     return judge_long_context(probes.probe_long_context(engines, greedy, context), greedy.floor)
