@@ -1,4 +1,4 @@
-"""Tell a person what goes on: live on a terminal, plain lines elsewhere; all of it on stderr."""
+"""Progress on stderr: live on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _LINES = 10  #: how many plain lines one run of turns may print
 
 @dataclass
 class Reporter:
-    """Writes progress to ``stream`` and remembers how long each phase took."""
+    """Writer of progress to ``stream`` that records the length of each phase."""
 
     stream: TextIO = sys.stderr
     monotonic: Callable[[], float] = time.monotonic
     seconds: dict[str, float] = field(default_factory=dict)
 
     def say(self, line: str) -> None:
-        """One line."""
+        """Write one line."""
         print(line, file=self.stream, flush=True)
 
     @contextmanager
@@ -37,7 +37,7 @@ class Reporter:
 
     @contextmanager
     def turns(self, title: str, total: int) -> Iterator[Tick]:
-        """Progress of ``total`` requests; call what it gives once per request, with a note."""
+        """Show progress of ``total`` requests; call the returned function once per request."""
         if self.stream.isatty():
             with self._bar(title, total) as tick:
                 yield tick
@@ -66,7 +66,7 @@ class Reporter:
         return tick
 
     def times(self) -> str:
-        """Seconds of each phase and their sum, one line each."""
+        """Return the seconds of each phase and their sum, one line each."""
         width = max(map(len, [*self.seconds, "total"]))
         rows = [*self.seconds.items(), ("total", sum(self.seconds.values()))]
         return "\n".join(f"   {name:<{width}}  {seconds:7.1f} s" for name, seconds in rows)

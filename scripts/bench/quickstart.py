@@ -1,4 +1,4 @@
-"""The whole job on one machine: three modes up, compared turn by turn, streamed, deleted, proven gone.
+"""Quickstart: deploy three modes locally, compare them in turns, stream one, delete everything.
 
 Run by ``scripts/quickstart``; writes ``results/quickstart.json``, the same as a results file
 (``quickstart.jsonl``), and the report of it (``quickstart.html``).
@@ -46,13 +46,13 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         "--output",
         type=Path,
         default=Path("results/quickstart.json"),
-        help="the figures; the results file (.jsonl) and the report (.html) stand beside it",
+        help="the figures; the results file (.jsonl) and the report (.html) are written beside it",
     )
     return parser.parse_args(words)
 
 
 def job(options: argparse.Namespace, reporter: Reporter) -> int:
-    """Do it all; 0 when outputs are identical and nothing is left, else 1."""
+    """Run the quickstart; return 0 if outputs are identical and nothing remains, else 1."""
     every = public_datasets.read_human_eval(public_datasets.human_eval_file())
     prompts = public_datasets.choose(every, options.prompts, options.seed)
     with LocalStack(reporter.say) as stack:
@@ -93,7 +93,7 @@ def job(options: argparse.Namespace, reporter: Reporter) -> int:
 def document(
     run: Run, left: list[str], origin: dict[str, Any], seconds: dict[str, float], streamed: dict[str, Any]
 ) -> dict[str, Any]:
-    """What ``results/quickstart.json`` says."""
+    """Make the document ``results/quickstart.json``."""
     report, third = run.report(), run.least_repetitive()
     return {
         "stand_in_weights": True,
@@ -113,7 +113,7 @@ def document(
 
 
 def settings(options: argparse.Namespace, available: int) -> dict[str, Any]:
-    """What was asked for, as the header of the results file gives it."""
+    """Return the settings for the header of the results file."""
     return {
         "workload": {
             "name": "HumanEval",
@@ -128,7 +128,7 @@ def settings(options: argparse.Namespace, available: int) -> dict[str, Any]:
 
 
 def write_report(options: argparse.Namespace, results: Results) -> None:
-    """Write the results file and the page made of it, and say where they are."""
+    """Write the results file and its report page, and print their paths."""
     file, page = options.output.with_suffix(".jsonl"), options.output.with_suffix(".html")
     with ResultWriter(file, overwrite=True) as writer:
         for record in records_of(results):
@@ -138,7 +138,7 @@ def write_report(options: argparse.Namespace, results: Results) -> None:
 
 
 def verdict(run: Run, left: Sequence[str]) -> int:
-    """The exit code, with the reason on stderr when it is not 0."""
+    """Return the exit code; print the reason on stderr if it is not 0."""
     differing = run.report().differing
     if differing:
         print(
@@ -174,7 +174,7 @@ def stream_live(endpoint: Invokable, prompt: Prompt) -> dict[str, Any]:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """The command: returns its exit code."""
+    """Run the command and return its exit code."""
     options = arguments(words)
     return run_job(lambda reporter: job(options, reporter))
 

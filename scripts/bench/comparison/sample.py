@@ -68,7 +68,7 @@ def parse_completion(body: Mapping[str, Any]) -> Output:
     """
     choices = body.get("choices") or []
     if not choices:
-        raise ValueError(f"the answer holds no choice, only the fields {sorted(body)}")
+        raise ValueError(f"the answer has no choices, only the fields {sorted(body)}")
     choice = choices[0]
     return build_output(
         text=choice.get("text") or "",
@@ -99,7 +99,7 @@ def build_output(
     elif token_ids is not None:
         output_tokens = len(token_ids)
     else:
-        raise ValueError("the answer holds neither usage.completion_tokens nor token_ids")
+        raise ValueError("the answer has neither usage.completion_tokens nor token_ids")
     speculation = (metrics or {}).get("speculative_decoding") or {}
     return Output(
         text=text,

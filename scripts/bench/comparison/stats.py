@@ -31,7 +31,7 @@ class Ratio:
 
     @property
     def shown(self) -> bool:
-        """Whether the data tell the ratio from 1."""
+        """Whether the ratio is significant: the interval excludes 1."""
         return not self.low <= 1.0 <= self.high
 
 

@@ -134,7 +134,7 @@ def test_an_answer_that_says_nothing_of_its_length_is_refused() -> None:
 
 
 def test_an_answer_without_a_choice_is_refused_with_what_it_has() -> None:
-    with pytest.raises(ValueError, match="holds no choice, only the fields \\['error'\\]"):
+    with pytest.raises(ValueError, match="has no choices, only the fields \\['error'\\]"):
         parse_completion({"error": {}})
 
 
