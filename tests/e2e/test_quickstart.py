@@ -55,7 +55,7 @@ def _look_at_the_report(page: Path, file: Path) -> None:
     """It needs nothing but itself, and holds every figure of the run."""
     text = page.read_text()
     assert not re.findall(r"https?:|url\(|@import", text)
-    assert "Nothing to publish" not in text
+    assert "No figures to publish" not in text
     assert "Small stand-in weights" in text
     (results,) = extract(text)
     assert results == read(file)
