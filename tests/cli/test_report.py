@@ -82,8 +82,8 @@ def test_a_file_without_a_finished_load_ends_with_the_next_step(tmp_path: Path, 
     cut = replace(making.stand_in(), points=(), comparisons=())
     done = run(command, making.write(cut, tmp_path / "cut.jsonl"))
     assert done.exit_code == 2
-    assert "cut.jsonl: no finished load is in it" in done.stderr
-    assert "192 requests of a load that was cut short" in done.stderr
+    assert "cut.jsonl: no finished load, so nothing is shown" in done.stderr
+    assert "192 requests of an interrupted load" in done.stderr
     assert "run `peagle-sm quickstart` again" in done.stderr
     assert done.stdout == ""
 
@@ -105,14 +105,17 @@ def test_cost_names_the_run_of_rows_that_read_alike(tmp_path: Path, compared: Pa
     done = run("cost", compared, again, tuned)
     assert "RUN" in done.stdout
     assert "again.jsonl" in done.stdout
-    assert "note: tune.jsonl: a file of `peagle-sm tune`, without a measured load to cost" in done.stderr
+    assert (
+        "note: tune.jsonl: a file of `peagle-sm tune` without a measured load, so it has no cost"
+        in done.stderr
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "content", "code", "words"),
     [
-        ("gone.jsonl", None, 2, "results file gone.jsonl not found"),
-        ("gone.html", None, 2, "report gone.html not found"),
+        ("gone.jsonl", None, 2, "gone.jsonl not found"),
+        ("gone.html", None, 2, "gone.html not found"),
         ("empty.jsonl", b"", 2, "is empty"),
         ("other.html", b"<html></html>", 2, "has no results of peagle-sm"),
         ("bytes.html", b"\xff\xfe", 2, "it is not text"),

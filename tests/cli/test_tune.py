@@ -45,7 +45,7 @@ def test_a_tuning_deploys_measures_writes_and_leaves_nothing(peagle: Run, spec: 
 def test_an_engine_that_does_not_take_k_by_request_is_told(peagle: Run, spec: Callable[..., str]) -> None:
     result = peagle("tune", spec("demo", **CHAT), *SMALL, "--yes", "--out", "r.jsonl")
     assert result.exit_code == 2, result.stderr
-    assert "does not take num_speculative_tokens by request" in result.stderr
+    assert "ignores num_speculative_tokens in requests" in result.stderr
     assert "--by deployments" in result.stderr
     assert "tune-demo" not in peagle("list", "--format", "quiet").stdout
 
@@ -188,7 +188,7 @@ def test_what_is_no_tuning_is_not_continued(peagle: Run, spec: Callable[..., str
     )
     result = peagle("tune", path, *SMALL, "--yes", "--resume", str(out))
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "r.jsonl is a bench file, and tune continues only its own files" in result.stderr
+    assert "r.jsonl is a results file of bench; tune can continue only its own files" in result.stderr
     missing = peagle("tune", path, *SMALL, "--yes", "--resume", "none.jsonl")
     assert missing.exit_code == 2, missing.stderr
-    assert "there is no results file none.jsonl" in missing.stderr
+    assert "results file none.jsonl not found" in missing.stderr
