@@ -1,4 +1,4 @@
-"""Makes the ``canary.json`` of a shipped stand-in head: ``python -m scripts.lib.canary_profile``.
+"""Make the ``canary.json`` of a shipped stand-in head: ``python -m scripts.lib.canary_profile``.
 
 It starts the local engine on the shipped weights, without its own canary, and runs the container's
 ``peagle_gate.canary`` against it. Needed again whenever the head is trained again.

@@ -72,14 +72,14 @@ def test_json_says_what_is_shown_and_its_verdict(servers: tuple[Running, Running
         (("a",), 2, "found 1 arm(s)"),
         (("a", "a"), 2, "given twice"),
         (("a,b", "c"), 2, "different numbers of deployments"),
-        (("=a", "b"), 2, "is no arm"),
+        (("=a", "b"), 2, "is not an arm"),
         (("a", "b", "--k", "p-eagle=3"), 2, "--k: allowed only with --modes"),
         (("a", "--modes", "none,p-eagle"), 2, "--modes deploys the arms, but arms were given too: a"),
         (("--modes", "none,medusa", "--spec", "s.yaml"), 2, "two or three of none, eagle3, p-eagle"),
         (("--modes", "none,p-eagle", "--spec", "gone.yaml"), 2, "gone.yaml"),
-        (("a", "b", "--concurrency", "64"), 2, "c=64 needs 768 of them"),
-        (("a", "b", "-w", "nothing-like-it"), 2, "there is no workload and no file"),
-        (("http://127.0.0.1:9", "http://127.0.0.1:19"), 6, "nothing answers at http://127.0.0.1:9"),
+        (("a", "b", "--concurrency", "64"), 2, "c=64 needs 768 different ones"),
+        (("a", "b", "-w", "nothing-like-it"), 2, "workload or file 'nothing-like-it' not found"),
+        (("http://127.0.0.1:9", "http://127.0.0.1:19"), 6, "no server answers at http://127.0.0.1:9"),
     ],
 )
 def test_bad_input_is_told_before_anything_is_measured(
@@ -97,7 +97,7 @@ def test_a_label_that_is_another_mode_is_refused(servers: tuple[Running, Running
     path = tmp_path / "r.jsonl"
     result = run("compare", f"none={fast.url}", f"p-eagle={plain.url}", *SMALL, "--out", path)
     assert result.exit_code == 2
-    assert "none was expected to run mode none, and its engine drafts" in result.stderr
+    assert "none: expected mode none, but its engine drafts" in result.stderr
     assert not path.exists()
 
 

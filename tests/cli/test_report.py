@@ -27,9 +27,10 @@ def test_the_summary(stand_in: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.stdout == (
         "SYNTHETIC DATA. made up by tests/measure/report/making.py, seed 0; nothing was measured.\n"
-        "SMALL STAND-IN WEIGHTS. These figures compare the modes on the machine that ran them; they say"
-        " nothing about a large model on a GPU.\n"
-        "No difference shown between P-EAGLE and EAGLE-3: 0.98x [0.94, 1.03] at c=1, in this deployment\n"
+        "SMALL STAND-IN WEIGHTS. These figures compare the modes on the machine that ran them. They do"
+        " not apply to a large model on a GPU.\n"
+        "No significant difference between P-EAGLE and EAGLE-3: 0.98x [0.94, 1.03] at c=1,"
+        " in this deployment\n"
         "  synthetic data, small stand-in weights; this deployment only; 95% interval over 96 prompts;"
         " HumanEval; temperature 0\n"
         "\n"
@@ -43,7 +44,7 @@ def test_the_summary(stand_in: Path) -> None:
         "c=1   EAGLE-3          301         62.7         3.32      2.51\n"
         "c=1   P-EAGLE          291         63.3         3.43      3.77\n"
         "\n"
-        "The client kept up at 3 of 3 points (largest lag p99 0.63 ms, 5% of a core at most)."
+        "The client kept up at 3 of 3 points (largest p99 lag 0.63 ms, at most 5% of a core)."
         " No request failed.\n"
     )
 
@@ -73,7 +74,7 @@ def test_a_cut_file_is_reported_with_a_warning(tmp_path: Path, stand_in: Path) -
     cut.write_bytes(stand_in.read_bytes()[:-20])
     done = run("report", cut)
     assert done.exit_code == 0
-    assert "is cut off and was left out" in done.stderr
+    assert "is incomplete and was skipped" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["report", "cost"])
@@ -81,8 +82,8 @@ def test_a_file_without_a_finished_load_ends_with_the_next_step(tmp_path: Path, 
     cut = replace(making.stand_in(), points=(), comparisons=())
     done = run(command, making.write(cut, tmp_path / "cut.jsonl"))
     assert done.exit_code == 2
-    assert "cut.jsonl: no finished load is in it" in done.stderr
-    assert "192 requests of a load that was cut short" in done.stderr
+    assert "cut.jsonl: no finished load, so nothing is shown" in done.stderr
+    assert "192 requests of an interrupted load" in done.stderr
     assert "run `peagle-sm quickstart` again" in done.stderr
     assert done.stdout == ""
 
@@ -94,7 +95,7 @@ def test_a_tuning_is_reported_whole_and_cannot_be_costed(tmp_path: Path) -> None
     assert done.stdout.count("chosen") == 6
     refused = run("cost", tuned)
     assert refused.exit_code == 2
-    assert "it has no measured load to cost" in refused.stderr
+    assert "has no measured load, so its cost cannot be computed" in refused.stderr
     assert "peagle-sm bench" in refused.stderr
 
 
@@ -104,16 +105,19 @@ def test_cost_names_the_run_of_rows_that_read_alike(tmp_path: Path, compared: Pa
     done = run("cost", compared, again, tuned)
     assert "RUN" in done.stdout
     assert "again.jsonl" in done.stdout
-    assert "note: tune.jsonl: a file of `peagle-sm tune`, without a measured load to cost" in done.stderr
+    assert (
+        "note: tune.jsonl: a file of `peagle-sm tune` without a measured load, so it has no cost"
+        in done.stderr
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "content", "code", "words"),
     [
-        ("gone.jsonl", None, 2, "there is no results file"),
-        ("gone.html", None, 2, "there is no report"),
+        ("gone.jsonl", None, 2, "gone.jsonl not found"),
+        ("gone.html", None, 2, "gone.html not found"),
         ("empty.jsonl", b"", 2, "is empty"),
-        ("other.html", b"<html></html>", 2, "holds no results of peagle-sm"),
+        ("other.html", b"<html></html>", 2, "has no results of peagle-sm"),
         ("bytes.html", b"\xff\xfe", 2, "it is not text"),
         ("broken.html", b'<script type="application/x-ndjson">\n{}\n</script>', 2, "cannot be read"),
     ],

@@ -38,7 +38,7 @@ def test_another_seed_is_another_choice() -> None:
 def test_a_count_that_cannot_be_had_is_refused_with_what_can(count: int) -> None:
     with pytest.raises(SpecError) as caught:
         choose(QUESTIONS, count, 0)
-    assert str(caught.value) == f"{count} prompts were asked for; this workload has 20"
+    assert str(caught.value) == f"--prompts: found {count}; this workload has 20 prompts"
 
 
 def test_files_are_read_as_they_are_written(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_a_pin_without_a_hash_is_found() -> None:
     ],
 )
 def test_what_is_no_exact_pin_is_refused(line: str) -> None:
-    with pytest.raises(ValueError, match="no exact pin"):
+    with pytest.raises(ValueError, match="not an exact pin"):
         read_pins(line + "\n")
 
 

@@ -114,12 +114,16 @@ def test_frames_are_taken_off_wherever_they_are_cut() -> None:
         ([_chunk("a"), _event({"error": {"message": "out of memory"}}), END], "EngineError", "out of memory"),
         ([_chunk("a"), _event({"object": "error", "message": "bad"})], "EngineError", "bad"),
         ([_chunk("a"), _event({"detail": "bad"})], "EngineError", "bad"),
-        ([_chunk("a", "abort"), END], "EngineError", "gave the answer up: finish_reason 'abort'"),
-        ([_chunk("a", "error"), END], "EngineError", "gave the answer up: finish_reason 'error'"),
+        ([_chunk("a", "abort"), END], "EngineError", "aborted the answer: finish_reason 'abort'"),
+        ([_chunk("a", "error"), END], "EngineError", "aborted the answer: finish_reason 'error'"),
         ([_chunk("a"), b"data: {]\n\n", END], "StreamError", "not JSON"),
-        ([_chunk("a"), b"data: 7\n\n", END], "StreamError", "no object"),
-        ([_event({"choices": [7]}), END], "StreamError", "not a completion's"),
-        ([_event({"choices": [{"text": 7}]}), _chunk("", "stop"), END], "StreamError", "not a completion's"),
+        ([_chunk("a"), b"data: 7\n\n", END], "StreamError", "not a JSON object"),
+        ([_event({"choices": [7]}), END], "StreamError", "not an OpenAI completion"),
+        (
+            [_event({"choices": [{"text": 7}]}), _chunk("", "stop"), END],
+            "StreamError",
+            "not an OpenAI completion",
+        ),
     ],
 )
 def test_what_is_not_whole_is_an_error_with_its_words(parts: list[bytes], name: str, words: str) -> None:

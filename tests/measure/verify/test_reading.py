@@ -32,7 +32,7 @@ def test_an_answer_and_its_own_log_probabilities() -> None:
     answer = parse_answer({"choices": [choice], "usage": {"completion_tokens": 2}, "metrics": metrics})
     assert (answer.ids, answer.output_tokens, answer.acceptance_length) == ((5, 6), 2, 2.5)
     assert answer.margins == (2.9, -1.5)
-    with pytest.raises(ValueError, match="holds no choice"):
+    with pytest.raises(ValueError, match="has no choices"):
         parse_answer({"error": "x"})
 
 

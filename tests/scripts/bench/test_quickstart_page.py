@@ -24,7 +24,7 @@ def test_the_part_holds_the_command_the_pictures_and_every_figure() -> None:
     text = quickstart_page.section(results)
     assert "scripts/measure-page --run --prompts 6 --max-tokens 48 --seed 3\n" in text
     assert 'srcset="measure-dark.png"' in text
-    assert 'alt="The report: No difference shown between P-EAGLE and EAGLE-3' in text
+    assert 'alt="The report: No significant difference between P-EAGLE and EAGLE-3' in text
     assert "| P-EAGLE | no speculation | c=1 | 2.00x |" in text
     assert "Small stand-in weights" in text
 
@@ -66,7 +66,7 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.Capture
     page.write_text(AROUND)
     words = ["--results", str(tmp_path / "none.jsonl"), "--page", str(page)]
     assert quickstart_page.main(words) == 2
-    assert "there is no results file" in capsys.readouterr().err
+    assert "not found" in capsys.readouterr().err
     assert page.read_text() == AROUND
 
 

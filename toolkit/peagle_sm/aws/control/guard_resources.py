@@ -197,7 +197,6 @@ def _key(name: str) -> dict[str, dict[str, str]]:
 
 UNCONFIRMED = "PendingConfirmation"
 _SWEEP = "sweep"
-_ENDPOINT = "endpoint#"
 
 
 @dataclass(frozen=True)
@@ -244,9 +243,9 @@ def watched(session: Session, table: str) -> tuple[datetime | None, list[Watched
         pages = session.client("dynamodb").get_paginator("scan").paginate(TableName=table)
         items = {item["pk"]["S"]: item for page in pages for item in page["Items"]}
     rows = [
-        _watched(key.removeprefix(_ENDPOINT), item)
+        _watched(key.removeprefix(PREFIX), item)
         for key, item in sorted(items.items())
-        if key.startswith(_ENDPOINT)
+        if key.startswith(PREFIX)
     ]
     return moment_in(items.get(_SWEEP, {}), "last_sweep_at"), rows
 

@@ -134,7 +134,7 @@ def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome,
     from peagle_sm.measure.benchmark.acceptance import engine_source
     from peagle_sm.measure.benchmark.endpoint_arm import look_at
     from peagle_sm.measure.benchmark.plan import check_plan
-    from peagle_sm.measure.benchmark.run import Around, bench
+    from peagle_sm.measure.benchmark.run import BenchDependencies, bench
     from peagle_sm.measure.load import make_target
     from peagle_sm.measure.results.provenance import origin
 
@@ -155,7 +155,7 @@ def _run(state: State, endpoint: str, options: dict[str, Any]) -> tuple[Outcome,
             workload,
             plan,
             path,
-            Around(
+            BenchDependencies(
                 progress=follow,
                 look=lambda: look_at(session, arm),
                 provenance=lambda: origin(plan.seed),
@@ -236,7 +236,7 @@ def run_managed(
     from peagle_sm.cli.progress import follower
     from peagle_sm.core.errors import SpecError
     from peagle_sm.measure.benchmark import managed
-    from peagle_sm.measure.benchmark.managed_files import find_place
+    from peagle_sm.measure.benchmark.managed_files import find_job_resources
     from peagle_sm.measure.results.provenance import origin
     from peagle_sm.service.progress import Pacing
 
@@ -252,7 +252,7 @@ def run_managed(
             f"--managed cannot be used with {words}: SageMaker AI benchmark jobs do not support it",
             next_step=f"leave out {words}",
         )
-    place = find_place(
+    resources = find_job_resources(
         session,
         described.arm.endpoint,
         stand_in_weights=described.stand_in_weights,
@@ -262,7 +262,7 @@ def run_managed(
     )
     note(state, f"jobs        {managed.price_note(described.arm, plan)}\n")
     with termination_is_ctrl_c(), follower(state) as follow:
-        around = managed.Surroundings(
+        around = managed.ManagedDependencies(
             progress=follow,
             pacing=Pacing.for_session(session),
             provenance=lambda: origin(plan.seed),
@@ -270,7 +270,7 @@ def run_managed(
             token=lambda: secrets.token_hex(4),
         )
         resume = options["resume"] is not None
-        return managed.run_managed(session, described, workload, plan, place, path, around, resume=resume)
+        return managed.run_managed(session, described, workload, plan, resources, path, around, resume=resume)
 
 
 _RATES = ("load", "requests", "failed", "tokens/s", "per request", "requests/s", "acceptance")

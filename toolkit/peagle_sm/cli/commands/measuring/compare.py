@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from peagle_sm.core.spec.endpoint_spec import Mode as SpecMode
     from peagle_sm.measure.compare.deployments import Round
     from peagle_sm.measure.compare.measurement import Estimate, Setup
-    from peagle_sm.measure.compare.run import Around, Outcome
+    from peagle_sm.measure.compare.run import CompareDependencies, Outcome
     from peagle_sm.measure.results.records import (
         ArmRecord,
         ComparisonRecord,
@@ -245,10 +245,12 @@ def _show_price(
     show_offer(state, options["yes"], render_estimate(plans, found), {"plan": estimate_data(plans, found)})
 
 
-def _around(state: State, session: Session | None, follow: Follower, options: dict[str, Any]) -> Around:
+def _around(
+    state: State, session: Session | None, follow: Follower, options: dict[str, Any]
+) -> CompareDependencies:
     from peagle_sm.measure.benchmark.acceptance import engine_source
     from peagle_sm.measure.benchmark.endpoint_arm import look_at
-    from peagle_sm.measure.compare.run import Around
+    from peagle_sm.measure.compare.run import CompareDependencies
     from peagle_sm.measure.load import make_target
     from peagle_sm.measure.results.provenance import origin
 
@@ -260,7 +262,7 @@ def _around(state: State, session: Session | None, follow: Follower, options: di
         source = engine_source(session, arm) if arm.transport == "http" else None
         return source.drafts if source is not None else None
 
-    return Around(
+    return CompareDependencies(
         progress=follow,
         target_of=lambda arm: make_target(session, arm),
         look=look,
@@ -274,7 +276,7 @@ def _compare(
     rounds: list[Round],
     setup: Setup,
     workload: Workload,
-    around: Around,
+    around: CompareDependencies,
     options: dict[str, Any],
     config: dict[str, Any],
 ) -> Outcome:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from peagle_sm.measure.results.records import FitRecord
     from peagle_sm.measure.tune.arms import HostPlan
     from peagle_sm.measure.tune.job import Done, Job
-    from peagle_sm.measure.tune.predict import Against
+    from peagle_sm.measure.tune.predict import BaselineRatio
     from peagle_sm.measure.tune.run import Estimate
 
 
@@ -347,7 +347,7 @@ def done_data(done: Done) -> dict[str, Any]:
     }
 
 
-def _against_data(one: Against | None) -> dict[str, Any] | None:
+def _against_data(one: BaselineRatio | None) -> dict[str, Any] | None:
     """Return the comparison with the baseline; None if no baseline was measured."""
     if one is None:
         return None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from peagle_sm.core.errors import PeagleError
     from peagle_sm.measure.results.records import CheckRecord
-    from peagle_sm.measure.verify.run import Side
+    from peagle_sm.measure.verify.run import OpenedEngine
 
 
 _EVERY_S = 10.0
@@ -93,7 +93,7 @@ def verify(
     from peagle_sm.measure.benchmark.endpoint_arm import is_url
     from peagle_sm.measure.results.result_file import ResultWriter
     from peagle_sm.measure.verify import run as verification
-    from peagle_sm.measure.verify.engines import Lab, Options
+    from peagle_sm.measure.verify.engines import EnginePair, Options
 
     wanted = _chosen(checks)
     out = out or results_file("verify", endpoint)
@@ -103,17 +103,17 @@ def verify(
     at_most = verification.QUICK_PROMPTS if quick else verification.PROMPTS
     source, bodies = verification.load_prompts(workload, prompts, seed, at_most)
     session = None if is_url(endpoint) and is_url(baseline) else open_session(state)
-    plain = verification.open_side(session, baseline, baseline_component)
+    plain = verification.open_engine(session, baseline, baseline_component)
     verification.demand_plain(plain.described)
-    mine = verification.open_side(session, endpoint, component)
+    mine = verification.open_engine(session, endpoint, component)
     head = verification.header(mine.described, plain.described, source, options, wanted)
     _announce(state, mine, plain, verification.tokens_asked(options, len(bodies), wanted))
     records: list[CheckRecord] = []
     with ResultWriter(out) as writer:
         for line in (head, mine.described.arm, plain.described.arm):
             writer.append(line)
-        lab = Lab(plain.engine, mine.engine, options, tick=_counting(state))
-        for record in verification.verify(lab, bodies, wanted, lambda text: note(state, text)):
+        engines = EnginePair(plain.engine, mine.engine, options, tick=_counting(state))
+        for record in verification.verify(engines, bodies, wanted, lambda text: note(state, text)):
             records.append(record)
             writer.append(record)
     stand_in = head.stand_in_weights
@@ -167,7 +167,7 @@ def _counting(state: State) -> Callable[[], None]:
     return tick
 
 
-def _announce(state: State, mine: Side, plain: Side, tokens: int) -> None:
+def _announce(state: State, mine: OpenedEngine, plain: OpenedEngine, tokens: int) -> None:
     from peagle_sm.core.words import usd
 
     rates = [side.described.arm.usd_per_hour for side in (mine, plain)]
