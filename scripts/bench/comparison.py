@@ -15,9 +15,9 @@ from typing import Any, Literal
 from peagle_sm.core.spec.endpoint_spec import EndpointSpec, LifecycleSpec, Mode, ServingSpec, SpeculationSpec
 from peagle_sm.measure.benchmark.endpoint_arm import Described, demand_mode, describe_endpoint, look_at
 from peagle_sm.measure.compare import run
-from peagle_sm.measure.compare.analysis import Measured, Pair, Side, by_category, compare
+from peagle_sm.measure.compare.analysis import ArmDeployments, Measured, Pair, by_category, compare
 from peagle_sm.measure.compare.measurement import Setup, point_of
-from peagle_sm.measure.compare.run import Around
+from peagle_sm.measure.compare.run import CompareDependencies
 from peagle_sm.measure.load import ClientUsage, LoadRun, Window, make_target
 from peagle_sm.measure.results import provenance
 from peagle_sm.measure.results.records import ArmRecord, ComparisonRecord, Interval, Load, RequestRecord
@@ -94,7 +94,7 @@ def measure(
         _without_engine(demand_mode(describe_endpoint(session, name), mode))
         for mode, name in endpoints.items()
     ]
-    around = Around(
+    around = CompareDependencies(
         progress=lambda event: say(f"   {event.message}"),
         target_of=lambda arm: make_target(session, arm),
         look=lambda arm: look_at(session, arm),
@@ -118,7 +118,7 @@ def measured(
     described: Sequence[Described],
     workload: Workload,
     path: Path,
-    around: Around,
+    around: CompareDependencies,
     config: Mapping[str, Any],
     say: Say,
 ) -> Results:
@@ -195,7 +195,7 @@ def _turns(requests: Sequence[RequestRecord]) -> Measured:
 
 
 def _pair(results: Results, row: ComparisonRecord) -> Pair:
-    sides = {arm.name: Side((arm,)) for arm in results.arms}
+    sides = {arm.name: ArmDeployments((arm,)) for arm in results.arms}
     return Pair(sides[row.faster], sides[row.slower])
 
 

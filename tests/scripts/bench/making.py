@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from peagle_sm.measure.compare.analysis import Measured, Side, compare, in_order, pairs_of
+from peagle_sm.measure.compare.analysis import ArmDeployments, Measured, compare, in_order, pairs_of
 from peagle_sm.measure.compare.measurement import point_of
 from peagle_sm.measure.load import ClientUsage, LoadRun, Window
 from peagle_sm.measure.results.records import ArmRecord, Header, RequestRecord
@@ -66,7 +66,7 @@ def results(requests: Sequence[RequestRecord], arms: Sequence[ArmRecord] = ARMS)
         window = Window(row.sent_s, row.done_s, row.done_s)
         turns.take(LoadRun(row.arm, ALONE, 0, (row,), window, ClientUsage((), 0.0)))
     points = [point_of(arm, turns, temperature=0.0, machine_load=0.75) for arm in arms]
-    pairs = pairs_of(in_order([Side((arm,)) for arm in arms]))
+    pairs = pairs_of(in_order([ArmDeployments((arm,)) for arm in arms]))
     return by_repetition(
         Results(
             header=HEADER,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from peagle_sm.measure.benchmark.endpoint_arm import Described
-from peagle_sm.measure.compare.run import Around
+from peagle_sm.measure.compare.run import CompareDependencies
 from peagle_sm.measure.results.result_file import read
 from peagle_sm.measure.workloads import Workload
 from scripts.bench.comparison import (
@@ -46,7 +46,7 @@ def test_every_mode_gets_humaneval_greedily_and_answers_with_token_ids() -> None
     assert body == {"max_tokens": 32, "temperature": 0.0, "return_token_ids": True}
 
 
-def around(time: VirtualTime) -> Around:
+def around(time: VirtualTime) -> CompareDependencies:
     names = [arm.name for arm in ARMS]
     engines = Engines(
         time, dict(zip(names, (1.0, 3.0, 4.0), strict=True)), dict.fromkeys(names, 0.01), noise=0.01
@@ -56,7 +56,7 @@ def around(time: VirtualTime) -> Around:
         histogram = () if target.arm == "tiny-none" else (1, 1)
         return [request(target.arm, "probe", 1.0, histogram=histogram)], None
 
-    return Around(
+    return CompareDependencies(
         progress=lambda event: None,
         target_of=lambda arm: FakeTarget(arm.name),
         look=lambda arm: None,

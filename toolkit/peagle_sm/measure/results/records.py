@@ -97,9 +97,7 @@ class RequestRecord:
     output_sha256: str | None = None  #: of the token ids where they are known, else of the text
     text: str | None = None  #: only if the run keeps texts
     client_lag_ms: float | None = None  #: how late the client sent the request
-    distinct_4_grams: float | None = (
-        None  #: share of distinct 4-grams of the answer's tokens: 1 repeats nothing
-    )
+    distinct_4_grams: float | None = None  #: share of distinct 4-grams of its tokens: 1 repeats nothing
 
 
 @dataclass(frozen=True)
