@@ -83,7 +83,7 @@ def test_the_modes_answer_in_turns_and_the_file_of_the_last_run_is_overwritten(t
     assert ratio is not None
     assert ratio.low < 4 < ratio.high
     assert speed_up(found, "none", "eagle3") is None
-    assert any("this deployment only" in line for line in said)
+    assert any("one deployment only" in line for line in said)
 
 
 def test_the_least_repetitive_third_leaves_the_loops_out() -> None:

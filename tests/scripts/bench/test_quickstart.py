@@ -65,7 +65,7 @@ def test_figures_of_a_client_that_held_the_load_back_are_withheld_everywhere() -
         for point in found.points
     )
     shown = quickstart.text(replace(found, points=busy))
-    assert "Nothing to publish: the client could not keep up" in shown
+    assert "No figures to publish: the client could not keep up" in shown
     assert "2.00x" not in shown
 
 

@@ -27,7 +27,7 @@ def load_spec(path: Path | str, *, locks: bool = True) -> EndpointSpec:
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(
             f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}",
-            next_step="Name an existing spec file, or write one with `peagle-sm init`.",
+            next_step="Give an existing spec file, or write one with `peagle-sm init`.",
         ) from error
     spec = parse_spec(text, origin=str(path))
     return spec.with_locks(_locks_beside(Path(path))) if locks else spec
