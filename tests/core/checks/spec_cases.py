@@ -301,7 +301,7 @@ TRAPS: list[tuple[str, str, str, str, Context, str]] = [
         AWS,
         "cannot check",
     ),
-    ("needs-a-stack", "error", GPT, "autoscaling: {max_instances: 2}", AWS, "only a stack supports it"),
+    ("needs-a-stack", "error", GPT, "autoscaling: {max_instances: 2}", AWS, "requires a stack"),
     ("needs-a-stack", "error", GPT, _TO_ZERO, AWS, "allowed here: turn-off"),
     ("scale-to-zero", "warning", GPT, _TO_ZERO, STACK, "until an instance runs"),
     ("scale-to-zero", "error", GPT, f"{_TO_ZERO}{_TWO_TYPES}", STACK, "found several"),

@@ -93,7 +93,7 @@ def entries(*spans: tuple[int, int]) -> dict[str, Any]:
         (with_header({"a": {**ENTRY, "shape": [2**62, 2**62]}}, bytes(2)), "but its offsets span 2"),
         (with_header({"a": {**ENTRY, "shape": [True]}}, bytes(2)), "no shape of at most"),
         (with_header({"a": {**ENTRY, "shape": [1] * 99}}, bytes(2)), "no shape of at most"),
-        (with_header({"a": {**ENTRY, "data_offsets": [2, 0]}}, bytes(2)), "no pair of ascending"),
+        (with_header({"a": {**ENTRY, "data_offsets": [2, 0]}}, bytes(2)), "two ascending whole numbers"),
         (with_header({"a": {**ENTRY, "dtype": "C128"}}, bytes(2)), "dtype 'C128'"),
         (with_header({"__metadata__": {"a": 1}}, b""), "__metadata__ is not a mapping of text to text"),
         (with_header(b'{"a": 1, "a": 2}', b""), "'a' occurs twice in the header"),

@@ -20,7 +20,7 @@ ARM = ArmRecord("p-eagle", "p-eagle", 7, "fast")
 FINE = ClientHealth(True, None, 0.1, 0.1, 10)
 SLOW = ClientHealth(False, "the client was busy 99% of the time (allowed: 90%)", 0.1, 0.99, 10)
 
-LATE = ClientHealth(False, "the client was 9.0 ms late at p99", 9.0, 0.1, 10, bottleneck=False)
+LATE = ClientHealth(False, "the client's event loop was 9.0 ms late at p99", 9.0, 0.1, 10, bottleneck=False)
 
 
 def comparison(low: float, high: float, **more: Any) -> ComparisonRecord:

@@ -49,7 +49,7 @@ class Store:
             return list(reversed(self._stacks.values()))
 
     def named(self, name: str) -> Stack | None:
-        """Find a stack by its id, or one that is not deleted by its name."""
+        """Find a stack by its id, or a stack that is not deleted by its name."""
         with self._tools.lock:
             if name in self._stacks:
                 return self._stacks[name]

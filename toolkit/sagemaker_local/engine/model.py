@@ -25,7 +25,7 @@ def read_model(model: Path, cpu_info: Path = _CPU_INFO) -> ModelFacts:
     """Read the target's config; a missing or unreadable one tells nothing.
 
     A target stored in bfloat16 is computed in it where the processor can, which takes a quarter less time a
-    step; anything else in float32, which every processor computes.
+    step; anything else in float32, which every CPU supports.
     """
     try:
         config = json.loads((model / "config.json").read_text())

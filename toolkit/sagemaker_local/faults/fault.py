@@ -75,7 +75,7 @@ def parse(raw: Mapping[str, Any]) -> Fault:
     operation = values["operation"]
     if operation is not None and operation not in kind.operations:
         raise _wrong(
-            f"{kind.name} cannot befall the operation {operation!r}",
+            f"{kind.name} does not apply to operation {operation!r}",
             operation,
             ", ".join(name for name in OPERATIONS if name in kind.operations),
         )
@@ -87,7 +87,7 @@ def parse(raw: Mapping[str, Any]) -> Fault:
 
 def _kind(name: Any) -> Kind:
     if not isinstance(name, str) or name not in KINDS:
-        raise _wrong("there is no such kind of fault", name, ", ".join(KINDS))
+        raise _wrong("unknown kind of fault", name, ", ".join(KINDS))
     return KINDS[name]
 
 

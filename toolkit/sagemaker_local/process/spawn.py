@@ -111,7 +111,7 @@ def _start(port: int, engine_python: Path | None, python: str) -> LocalStatus:
 def require_space(
     directory: Path, free_bytes: Callable[[Path], int] = lambda at: disk_usage(at).free
 ) -> None:
-    """Refuse to go on where the disk has no room for a log and an engine's files.
+    """Raise an error if the disk has no room for a log and an engine's files.
 
     Raises:
         EngineError: with the free space, and what to set.

@@ -106,7 +106,7 @@ def in_order(dependencies: Mapping[str, frozenset[str]]) -> list[str]:
 
 
 def _circle(waiting: Mapping[str, frozenset[str]]) -> list[str]:
-    """Leave out those that only stand behind a circle."""
+    """Return the resources of a cycle, without those that only depend on it."""
     left = dict(waiting)
     while True:
         needed = frozenset[str]().union(*left.values())
