@@ -49,7 +49,7 @@ def up(
     engine_python: Path | None = None,
     on_ready: Callable[[LocalStatus], None] = lambda _: None,
 ) -> LocalStatus:
-    """Start a server and return what it says of itself once it answers.
+    """Start a server, wait until it answers, and return its status.
 
     Args:
         port: where to listen on loopback; a free port when None.
@@ -77,7 +77,7 @@ def up(
 
 
 def status(port: int | None = None) -> list[LocalStatus]:
-    """Ask the running servers (or the one at a port) how they are; empty when there is none."""
+    """Return the status of the running servers, or of the one at a port; empty if none runs."""
     chosen = (known for known in state.read_all() if port is None or known.port == port)
     answers = (_answer(known) for known in chosen if known.server.alive)
     return [answer for answer in answers if answer is not None]
@@ -174,7 +174,7 @@ def advance_clock(
 
 
 def endpoint_logs(port: int, endpoint: str, lines: int = 200) -> list[str]:
-    """Give the last lines of an endpoint's engines, oldest first.
+    """Return the last lines of an endpoint's engines, oldest first.
 
     Raises:
         EngineError: the server does not answer.
@@ -185,7 +185,7 @@ def endpoint_logs(port: int, endpoint: str, lines: int = 200) -> list[str]:
 def endpoint_metrics(
     port: int, endpoint: str, variant: str | None = None, *, component: str | None = None
 ) -> str:
-    """Give the engine's own ``/metrics`` page of an endpoint, or of one of its inference components.
+    """Return the engine's own ``/metrics`` page of an endpoint, or of one of its inference components.
 
     Raises:
         NotFound: the endpoint does not exist or does not serve.
@@ -205,7 +205,7 @@ def add_fault(port: int, fault: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def faults(port: int) -> list[dict[str, Any]]:
-    """Give the faults that are set on a server, oldest first.
+    """Return the faults that are set on a server, oldest first.
 
     Raises:
         EngineError: the server does not answer.
@@ -214,10 +214,10 @@ def faults(port: int) -> list[dict[str, Any]]:
 
 
 def clear_faults(port: int, ids: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Take back the faults of these ids, or all of them, and return them.
+    """Remove the faults of these ids, or all of them, and return them.
 
     Raises:
-        NotFound: none is called so; those named before it are taken back.
+        NotFound: a fault does not exist; those before it in ``ids`` are removed.
         EngineError: the server does not answer.
     """
     if not ids:
@@ -226,7 +226,7 @@ def clear_faults(port: int, ids: Sequence[str] = ()) -> list[dict[str, Any]]:
 
 
 def _answer(known: state.ServerState) -> LocalStatus | None:
-    """Ask a server for its status; None when it ends in this very moment."""
+    """Fetch a server's status; None if it is just ending."""
     try:
         return client.status(known.port)
     except EngineError:

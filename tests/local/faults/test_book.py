@@ -1,4 +1,4 @@
-"""Which fault befalls which call, and how often; and what a fault may be told."""
+"""Which fault applies to which call, and how often; and the options of a fault."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_fault_strikes_the_endpoints_of_its_glob_and_its_operation() -> None:
     assert struck.kind == "cut"
 
 
-def test_without_an_operation_a_fault_strikes_each_call_that_its_kind_can_befall() -> None:
+def test_without_an_operation_a_fault_applies_to_each_call_of_its_kind() -> None:
     book = book_with({"kind": "stream-error"})
     assert [name for name in OPERATIONS if book.strike(name, "e")] == ["stream"]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 
 class ExpressionError(ValueError):
-    """An expression that does not parse, or asks for what is not served here."""
+    """An expression that does not parse, or that is not supported here."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def evaluate(expression: str, scope: Scope) -> list[Line]:
 
 
 def names_in(expression: str) -> set[str]:
-    """Return the ids and function names of an expression (what stands in strings is left aside)."""
+    """Return the ids and function names of an expression (without the contents of strings)."""
     return {text for kind, text in _tokens(expression) if kind == "name"}
 
 

@@ -1,4 +1,4 @@
-"""Our CloudWatch behind moto's: moto reads and writes the protocols, the data and the alarms are ours."""
+"""CloudWatch behind moto's protocols, with our own metric data and alarms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CloudWatch:
     """The metrics of one account and region on the local clock, and the states of its alarms."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
-        """Take the local clock."""
+        """Set the local clock."""
         self.now = now
         self.series = MetricSeries(now)
         self._evaluated: int | None = None
@@ -53,7 +53,7 @@ class CloudWatch:
         return changed
 
     def lay(self) -> None:
-        """Put this CloudWatch behind moto's; the last one laid serves the process."""
+        """Install this CloudWatch behind moto's; the last installed one serves the process."""
         from moto.cloudwatch.models import CloudWatchBackend
         from moto.cloudwatch.responses import CloudWatchResponse
 

@@ -40,7 +40,7 @@ def aiperf_version() -> str:
 
 
 def plugin_path(directory: Path) -> Path:
-    """Make a folder for PYTHONPATH in which AIPerf finds the transports installed beside it; return it.
+    """Create a folder for PYTHONPATH in which AIPerf finds the transports installed beside it; return it.
 
     Only the packages that register one (for the transport ``sagemaker``, peagle-sm), by a link: their own
     site-packages would put other dependencies before AIPerf's.

@@ -1,4 +1,4 @@
-"""One endpoint's engine: the real vLLM as a group of processes that stands in for a container."""
+"""One endpoint's engine: the real vLLM as a group of processes instead of a container."""
 
 import asyncio
 import errno
@@ -36,12 +36,12 @@ _MODEL_MOUNT = "/opt/ml/model"
 
 
 class LaunchError(EngineError):
-    """An engine was not started: the image is not one it can run, or the model's data is not there."""
+    """An engine was not started: unsupported image, or missing model data."""
 
 
 @dataclass(frozen=True)
 class EngineRequest:
-    """What CreateModel says about one container, and the directory that it may use.
+    """CreateModel's definition of one container, and its directory.
 
     Attributes:
         name: for messages only.
@@ -78,7 +78,7 @@ class EngineProcessProtocol(Protocol):
 
     @property
     def overrides(self) -> list[str]:
-        """Each local override of the environment, in words."""
+        """A sentence for each local override of the environment."""
         ...
 
     @property
@@ -341,7 +341,7 @@ def free_port() -> int:
 
 
 def disk_full(directory: Path) -> str:
-    """Say that the disk of a directory is full, and how much is free."""
+    """Return the error for a full disk, with the free space."""
     free = shutil.disk_usage(directory).free
     return f"No space left on device: the disk of {directory} has {free / 1e6:.0f} MB free"
 
@@ -351,7 +351,7 @@ def _local_path(root: Path, mount: str) -> Path:
 
 
 def _process_environment(python: Path, root: Path, scratch: Path) -> dict[str, str]:
-    """Return what the process gets beside the container's own: nothing of the user's keys and settings."""
+    """Return the process's environment without the user's credentials and settings."""
     return {
         "PATH": f"{python.parent}:{os.environ.get('PATH', os.defpath)}",
         "HOME": str(root),
@@ -365,7 +365,7 @@ def _process_environment(python: Path, root: Path, scratch: Path) -> dict[str, s
 
 
 async def _ended(pid: int) -> None:
-    """Wait until the process has ended; asyncio's own wait would wait for whoever else holds its output."""
+    """Wait until the process has ended (asyncio's wait would also wait for holders of its output)."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""What an engine wrote: its lines as they come, and its last words when it is gone."""
+"""Output of an engine: its lines, and the last ones after it has ended."""
 
 import re
 from collections import deque
@@ -40,7 +40,7 @@ class OutputLines:
         self.lines: deque[str] = deque(maxlen=KEPT_LINES)
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next bytes; a line that never ends is cut at 64 KiB."""
+        """Process the next bytes; a line that never ends is cut at 64 KiB."""
         *complete, self._rest = (self._rest + chunk).split(b"\n")
         for line in complete:
             self._emit(line)
@@ -49,7 +49,7 @@ class OutputLines:
             self._emit(head)
 
     def close(self) -> None:
-        """The stream has ended: what is left is a line too."""
+        """Process the end of the stream: the remainder is a line too."""
         if self._rest:
             rest, self._rest = self._rest, b""
             self._emit(rest)

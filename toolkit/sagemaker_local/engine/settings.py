@@ -25,7 +25,7 @@ class Image:
 
     @property
     def version(self) -> str:
-        """The vLLM version that the tag names, for showing beside the one that runs."""
+        """The vLLM version that the tag names, shown next to the running version."""
         found = _TAG_VERSION.match(self.tag)
         return found.group(1) if found else self.tag
 
@@ -112,7 +112,7 @@ def local_settings(
     model: ModelFacts,
     aws_image: bool = False,
 ) -> LocalSettings:
-    """Return the environment for a process that stands in for the container.
+    """Return the environment for a process that replaces the container.
 
     Args:
         environment: as CreateModel gave it.

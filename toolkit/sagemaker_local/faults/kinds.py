@@ -1,4 +1,4 @@
-"""The kinds of fault, what each may be told, and which calls it can befall. Pure."""
+"""The kinds of fault, their options, and the operations that each applies to. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STREAMS = frozenset({STREAM, OPENAI})
 
 @dataclass(frozen=True)
 class Option:
-    """One thing that a kind may be told: its default, and the values or bounds that are allowed."""
+    """One option of a kind: its default, and the allowed values or bounds."""
 
     default: Any
     choices: tuple[Any, ...] = ()

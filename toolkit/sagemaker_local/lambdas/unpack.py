@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def unpacked(code: bytes, directory: Path) -> Path:
-    """Give the folder with a zip file's content, below ``directory``; made when it is not there. Blocks.
+    """Return the folder with a zip file's content, below ``directory``; create it if needed. Blocks.
 
     Raises:
         ValueError: it is no zip file, or an entry would lie outside of the folder.
