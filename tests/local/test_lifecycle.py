@@ -161,7 +161,7 @@ def test_what_is_not_a_port_is_refused(home: Path, port: int) -> None:
 
 
 def test_a_missing_engine_python_is_refused(home: Path) -> None:
-    with pytest.raises(InvalidRequest, match="there is no Python at"):
+    with pytest.raises(InvalidRequest, match="no Python found at"):
         lifecycle.up(engine_python=home / "nowhere" / "python")
 
 
@@ -185,7 +185,7 @@ def test_a_state_file_of_a_process_that_was_replaced_by_another_is_stale(home: P
 
 def test_a_full_disk_is_reported_with_what_to_set(tmp_path: Path) -> None:
     with pytest.raises(
-        EngineError, match=r"the disk of .* is full: 12 MB are free, 200 MB are needed"
+        EngineError, match=r"the disk of .* is full: 12 MB are free, 200 MB are required"
     ) as raised:
         spawn.require_space(tmp_path, lambda at: 12_000_000)
     assert "XDG_STATE_HOME" in str(raised.value.next_step)

@@ -93,7 +93,7 @@ class Admin:
         if not 0 <= seconds <= 366 * 86_400:
             found = f"advance_seconds is {seconds:g}"
             return _json(
-                {"message": f"{found}; allowed is 0 to 31622400 (a year): the clock only goes forward"}, 400
+                {"message": f"{found}; allowed: 0 to 31622400 (a year); the clock only goes forward"}, 400
             )
         return _json({"clock": (await self._advance(seconds)).isoformat()})
 

@@ -157,7 +157,7 @@ class Assembly:
         log.info("%s", self._seeded.weights)
         me = state.Process.of(os.getpid(), "server")
         if me is None:
-            raise RuntimeError("this process cannot see itself")
+            raise RuntimeError("cannot read this process's own start time")
         port = self._options.port
         known = state.ServerState(port, me, str(state.log_path(port)), embedded=self._options.embedded)
         self._book = StateBook(known)
@@ -313,5 +313,5 @@ class Assembly:
                 await self._moto.call(self._moto.evaluate_alarms)
                 await self._scheduler.tick()
             except Exception:
-                log.exception("the beat failed; the next one goes on")
+                log.exception("a periodic task failed; it runs again at the next interval")
             await asyncio.sleep(_BEAT_S)

@@ -36,7 +36,7 @@ class LocalClock:
             ValueError: `seconds` is negative.
         """
         if seconds < 0:
-            raise ValueError(f"the local clock only goes forward: found {seconds} s, allowed is 0 or more")
+            raise ValueError(f"the local clock only goes forward: found {seconds} s; allowed: 0 or more")
         self._before.append((self._wall().astimezone(UTC), self._ahead))
         self._ahead += timedelta(seconds=seconds)
         return self.now()

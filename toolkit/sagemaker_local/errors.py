@@ -25,7 +25,7 @@ class LocalError(Exception):
 
 
 class InvalidRequest(LocalError):
-    """An argument, a fault or a request is not acceptable as written."""
+    """An argument, a fault or a request is invalid."""
 
 
 class CannotWrite(InvalidRequest):

@@ -118,7 +118,7 @@ class Front:
         if not _is_local(request.host):
             return awsjson.error(
                 "AccessDeniedException",
-                f"the local SageMaker answers to localhost and 127.0.0.1 only, found Host {request.host!r}",
+                f"the local SageMaker accepts only localhost and 127.0.0.1; found Host {request.host!r}",
                 403,
             )
         if request.path.startswith(admin.PREFIX):
@@ -137,7 +137,7 @@ class Front:
         if caller is not None and caller.service == "scheduler":
             return await self._schedule(request)
         if request.path.startswith("/moto-api"):
-            return awsjson.error("UnknownOperationException", "moto's own routes are closed here", 404)
+            return awsjson.error("UnknownOperationException", "moto's own routes are disabled here", 404)
         return await self._moto(request)
 
     def _refusal(self, caller: awsjson.Caller | None) -> web.Response | None:

@@ -65,7 +65,7 @@ def up(
         InvalidRequest: the port is not one, or the engine's Python does not exist.
     """
     if port is not None and not 1 <= port <= 65_535:
-        raise InvalidRequest(f"port {port} is not a port; allowed are 1 to 65535")
+        raise InvalidRequest(f"port: found {port}; allowed: 1 to 65535")
     python = _engine_python(engine_python)
     if port is not None:
         refuse_taken(port)
@@ -107,7 +107,7 @@ def find_server(port: int | None = None) -> LocalStatus:
     if port is None and len(ports) > 1:
         raise InvalidRequest(
             f"{len(ports)} local SageMakers run, at ports {', '.join(map(str, ports))}",
-            next_step=f"say which one: --local-port {ports[0]}",
+            next_step=f"choose one: --local-port {ports[0]}",
         )
     answer = _answer(running[ports.index(port) if port is not None else 0])
     if answer is None:
@@ -198,7 +198,7 @@ def add_fault(port: int, fault: Mapping[str, Any]) -> dict[str, Any]:
     """Set a fault on a server and return it with its id; docs/how-to/faults.md lists the kinds and options.
 
     Raises:
-        InvalidRequest: the fault is not acceptable.
+        InvalidRequest: the fault is invalid.
         EngineError: the server does not answer.
     """
     return client.add_fault(port, dict(fault))
@@ -269,8 +269,8 @@ def _engine_python(given: Path | None) -> Path | None:
     python = given or (Path(named) if named else None)
     if python is not None and not python.is_file():
         raise InvalidRequest(
-            f"there is no Python at {python}",
-            next_step="name the python of a ready engine environment, or leave it out to have one built",
+            f"no Python found at {python}",
+            next_step="give the Python of an existing engine environment, or omit it to build one",
         )
     return python.absolute() if python else None
 
@@ -289,6 +289,6 @@ def refuse_taken(port: int) -> None:
         )
     if not spawn.is_free(port):
         raise EngineError(
-            f"port {port} is taken by another program",
+            f"port {port} is used by another program",
             next_step="choose another port, or none for a free one",
         )

@@ -87,7 +87,7 @@ def _act(alarm: Any, before: str, now: datetime, notify: Callable[[str, str, str
             try:
                 notify(action, f'{alarm.state_value}: "{alarm.name}"'[:100], message)
             except Exception:
-                log.exception("the alarm %s could not notify %s", alarm.name, action)
+                log.exception("alarm %s: notifying %s failed", alarm.name, action)
 
 
 def _lay_backend(kind: Any) -> None:
@@ -109,7 +109,7 @@ def _lay_backend(kind: Any) -> None:
         for query in queries:
             if str(query.get("Expression", "")).lstrip().upper().startswith("SELECT"):
                 raise ValidationError(
-                    "Metrics Insights queries (SELECT) are not served by the local CloudWatch."
+                    "Metrics Insights queries (SELECT) are not supported by the local CloudWatch."
                 )
         try:
             answers = metric_data(self.peagle.series, queries, _aware(start_time), _aware(end_time))

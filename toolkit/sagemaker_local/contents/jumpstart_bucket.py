@@ -89,8 +89,8 @@ def _made_spec(given: Mapping[str, Any]) -> Spec:
         "version": MADE_VERSION,
         "license": None,
         "usage_info_message": (
-            "Made for the local SageMaker of peagle-sm: image, environment and artifacts are not those of "
-            "AWS's own spec of this model, and its weights are small stand-ins."
+            "Generated for peagle-sm's local SageMaker: image, environment and artifacts differ from AWS's "
+            "spec of this model, and its weights are small stand-ins."
         ),
     }
     for part in (spec, *spec["inference_config_components"].values()):

@@ -89,4 +89,4 @@ def _files(directory: Path) -> list[tuple[str, Path]]:
 def _words(missing: list[str]) -> str:
     if not missing:
         return "small stand-in weights"
-    return f"small stand-in weights missing: {', '.join(missing)}; make them with scripts/train-tiny --quick"
+    return f"small stand-in weights missing: {', '.join(missing)}; run scripts/train-tiny --quick"

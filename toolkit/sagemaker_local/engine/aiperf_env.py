@@ -53,7 +53,7 @@ def plugin_path(directory: Path) -> Path:
     if not points:
         raise EngineError(
             "AIPerf has no transport for SageMaker endpoints: no installed package registers one",
-            next_step="install peagle-sm beside it, then start the server again",
+            next_step="install peagle-sm in the same environment, then start the server again",
         )
     for point in points:
         package = resources.files(point.module.partition(".")[0])

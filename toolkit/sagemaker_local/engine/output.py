@@ -81,7 +81,7 @@ def last_words(lines: Iterable[str], limit: int = 15, killed_by: str | None = No
         if (inside or alone) and text.strip() and text not in causes and _POINTLESS not in text:
             causes.append(text)
     if not causes and killed_by is not None:
-        return f"a signal ended it ({killed_by}); it had no error of its own"
+        return f"killed by a signal ({killed_by}); the engine itself reported no error"
     telling = [text for text in causes if not any(words in text for words in _EMPTY_WORDS)]
     chosen = telling or causes or [text for _, text in plain if text.strip()]
     return "\n".join(text if len(text) <= _WIDEST else f"{text[:_WIDEST]}…" for text in chosen[-limit:])

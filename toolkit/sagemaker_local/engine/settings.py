@@ -45,7 +45,7 @@ def refusal(uri: str) -> str | None:
         return None
     return (
         f"the image's repository is {image.repository!r}; the local SageMaker has one engine, vLLM for CPU, "
-        f"and runs images of the repository {REPOSITORY!r} only: use one of the image_uris that "
+        f"and runs only images of the repository {REPOSITORY!r} only: use one of the image_uris that "
         "`peagle-sm local status` shows"
     )
 
@@ -168,16 +168,16 @@ def _rewrite(node: Any, ml_root: str) -> Any:
 
 def _forced(environment: Mapping[str, str], port: int, dtype: str) -> list[tuple[str, str, str]]:
     forced = [
-        ("SM_VLLM_HOST", "127.0.0.1", "only this machine may reach it"),
-        ("SM_VLLM_PORT", str(port), "engines share one machine, each with a port of its own"),
+        ("SM_VLLM_HOST", "127.0.0.1", "only this machine may connect"),
+        ("SM_VLLM_PORT", str(port), "engines share one machine, each with its own port"),
         (
             "SM_VLLM_DTYPE",
             environment.get(DTYPE_SWITCH, dtype),
             f"{DTYPE_SWITCH} is set" if DTYPE_SWITCH in environment else _DTYPE_REASONS[dtype],
         ),
-        ("SM_VLLM_TENSOR_PARALLEL_SIZE", "1", "there is one device"),
-        ("SM_VLLM_DATA_PARALLEL_SIZE", "1", "there is one device"),
-        ("SM_VLLM_PIPELINE_PARALLEL_SIZE", "1", "there is one device"),
+        ("SM_VLLM_TENSOR_PARALLEL_SIZE", "1", "there is only one device"),
+        ("SM_VLLM_DATA_PARALLEL_SIZE", "1", "there is only one device"),
+        ("SM_VLLM_PIPELINE_PARALLEL_SIZE", "1", "there is only one device"),
         ("SM_VLLM_KV_CACHE_MEMORY_BYTES", str(KV_CACHE_BYTES), "engines share this machine's memory"),
     ]
     if environment.get(COMPILE_SWITCH, "").lower() not in ("1", "true"):

@@ -77,7 +77,7 @@ class FaultBook:
         missing = [each for each in ids if each not in known]
         if missing:
             raise NotFound(
-                f"no fault is called {missing[0]!r}; set are: {', '.join(sorted(known)) or 'none'}",
+                f"there is no fault {missing[0]!r}; existing faults: {', '.join(sorted(known)) or 'none'}",
                 next_step="peagle-sm local fault list",
             )
         gone = [entry for entry in self._entries if not ids or entry.id in ids]

@@ -102,7 +102,7 @@ def _value(name: str, option: Option, given: Any) -> Any:
     else:
         fits = isinstance(given, type(option.default))
     if not fits:
-        raise _wrong(f"{name} is not acceptable", given, option.allowed())
+        raise _wrong(f"{name} has an invalid value", given, option.allowed())
     return given
 
 

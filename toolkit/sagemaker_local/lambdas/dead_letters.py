@@ -30,7 +30,7 @@ class DeadLetters:
     def give_up(self, event: Event, answer: Outcome | ApiError, condition: str) -> None:
         """Report an event that will not be retried; ``condition`` as in a destination's record."""
         function = event.function
-        log.warning("function %s: event %s is given up: %s", function.name, event.request_id, condition)
+        log.warning("function %s: event %s failed: %s", function.name, event.request_id, condition)
         if function.dead_letter_arn:
             attributes = {
                 "RequestID": event.request_id,
@@ -71,7 +71,7 @@ class DeadLetters:
             else:
                 send_to_queue(self._moto, arn, body, attributes)
         except Exception:  # moto's stores raise many classes; AWS counts it and goes on, and so do we
-            log.exception("nothing could be delivered to %s", arn)
+            log.exception("delivery to %s failed", arn)
 
 
 def _message(answer: Outcome | ApiError) -> str:

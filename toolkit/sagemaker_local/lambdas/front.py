@@ -65,7 +65,7 @@ class InvokeApi:
                 return await self._response(request, name, event)
         raise ApiError(
             "InvalidParameterValueException",
-            f"invocation type {kind!r}: allowed are RequestResponse, Event and DryRun",
+            f"invocation type: found {kind!r}; allowed: RequestResponse, Event, DryRun",
         )
 
     async def _response(self, request: web.Request, name: str, event: object) -> web.Response:

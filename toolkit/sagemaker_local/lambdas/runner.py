@@ -76,7 +76,7 @@ class Runner:
         """Run a function once, to its end or its timeout; processes that it started end with it."""
         request_id = str(uuid.uuid4())
         if not function.runtime.startswith("python3"):
-            told = f"the local Lambda runs python3 functions only, found {function.runtime}"
+            told = f"the local Lambda runs only python3 functions; found {function.runtime}"
             return _failed(request_id, "Runtime.NotLocal", told, [told], 0.0)
         try:
             folder = await asyncio.to_thread(unpacked, function.code, self._directory)

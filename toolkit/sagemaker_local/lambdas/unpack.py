@@ -39,4 +39,4 @@ def _extract(code: bytes, draft: Path) -> None:
                     raise ValueError(f"the deployment package has an entry outside of its folder: {name}")
             archive.extractall(draft)
     except zipfile.BadZipFile as error:
-        raise ValueError(f"the deployment package is no zip file ({len(code)} bytes): {error}") from error
+        raise ValueError(f"the deployment package is not a zip file ({len(code)} bytes): {error}") from error

@@ -108,7 +108,7 @@ class Moto:
             self.backend("sns").publish(message, arn=topic, subject=subject)
 
         for name in self.cloudwatch.evaluate_alarms(self.backend("cloudwatch"), notify):
-            log.info("alarm %s changed its state", name)
+            log.info("alarm %s changed state", name)
 
     def put_log_events(
         self, group: str, stream: str, events: list[tuple[int, str]], role: str | None
@@ -163,7 +163,7 @@ class Moto:
 
 
 def _app_of(service: Any) -> Any:
-    """Make moto's application of a service; None stands for one that moto does not have."""
+    """Create moto's application of a service; None if moto lacks the service."""
     from moto.moto_server.werkzeug_app import create_backend_app
 
     if service is None:

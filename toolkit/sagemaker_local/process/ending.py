@@ -70,7 +70,7 @@ def _end(known: ServerState) -> Literal["asked", "terminated", "killed", "alread
     if _until(lambda: not server.alive, _KILLED_S):
         return "killed"
     raise EngineError(
-        f"the server at port {port} (process {server.pid}) does not end", next_step=f"kill -9 {server.pid}"
+        f"the server at port {port} (process {server.pid}) did not end", next_step=f"kill -9 {server.pid}"
     )
 
 
@@ -84,7 +84,7 @@ def _end_group(engine: Process) -> None:
         if monotonic() > deadline:
             pids = " ".join(str(process.pid) for process in members)
             raise EngineError(
-                f"processes of engine {engine.name} do not end: {pids}", next_step=f"kill -9 {pids}"
+                f"processes of engine {engine.name} did not end: {pids}", next_step=f"kill -9 {pids}"
             )
         sleep(0.05)
 

@@ -97,8 +97,7 @@ def _start(port: int, engine_python: Path | None, python: str) -> LocalStatus:
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     if not lines:
         raise EngineError(
-            f"the local SageMaker did not start at port {port}: "
-            f"it ended with status {status} and wrote nothing",
+            f"the local SageMaker did not start at port {port}: exit status {status}, no output",
             next_step=f"run it in the foreground to see why: peagle-sm local up --port {port}",
         )
     tail = "\n".join(lines[-_LAST_LINES:])
@@ -120,7 +119,7 @@ def require_space(
     if free < _LEAST_FREE_BYTES:
         raise EngineError(
             f"the disk of {directory} is full: {free / 1e6:.0f} MB are free, "
-            f"{_LEAST_FREE_BYTES / 1e6:.0f} MB are needed",
+            f"{_LEAST_FREE_BYTES / 1e6:.0f} MB are required",
             next_step="free some space, or set XDG_STATE_HOME to a directory on a larger disk",
         )
 

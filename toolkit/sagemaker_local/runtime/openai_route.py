@@ -158,8 +158,8 @@ class OpenAiRoute:
         if asked.call != _CALL or request.method != "POST":
             raise ApiError(
                 "UnknownOperationException",
-                f"{request.method} /openai/v1{asked.call} is not served: SageMaker routes POST "
-                f"/openai/v1{_CALL} alone",
+                f"{request.method} /openai/v1{asked.call} is not supported: SageMaker routes only "
+                f"POST /openai/v1{_CALL}",
                 404,
             )
         if _COMPONENT_HEADER in request.headers:

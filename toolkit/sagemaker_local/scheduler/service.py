@@ -92,7 +92,7 @@ class Scheduler:
             known = self._watched.get(key)
             if known is None or known.schedule != schedule:
                 if not is_supported(schedule.expression):
-                    log.warning("schedule %s: %s is not fired locally", schedule.name, schedule.expression)
+                    log.warning("schedule %s: %s never fires locally", schedule.name, schedule.expression)
                 self._watched[key] = _Watch(schedule, first_due(schedule, now))
 
     async def tick(self) -> None:

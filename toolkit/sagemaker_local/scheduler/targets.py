@@ -70,7 +70,7 @@ class Targets:
         """
         arn, role = str(schedule.target.get("Arn", "")), str(schedule.target.get("RoleArn", ""))
         if not self._trusts(role, _SERVICE):
-            told = f"the role {role} is gone, or no longer trusts EventBridge Scheduler"
+            told = f"the role {role} does not exist, or does not trust EventBridge Scheduler"
             raise ApiError("AccessDeniedException", told, 403)
         if self._functions is not None and _FUNCTION.fullmatch(arn):
             self._functions.send(arn, _json(text) if text else _own_event(schedule, this))
@@ -80,7 +80,7 @@ class Targets:
         else:
             raise ApiError(
                 "ValidationException",
-                f"the local scheduler calls {_UNIVERSAL}<action> and Lambda functions only, found {arn}",
+                f"target: found {arn}; allowed locally: {_UNIVERSAL}<action> and Lambda functions",
             )
 
 

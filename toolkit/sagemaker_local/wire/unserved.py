@@ -58,7 +58,7 @@ def not_implemented(request: web.Request, body: bytes, said: str = "") -> web.Re
 def broken(request: web.Request, body: bytes, error: Exception) -> web.Response:
     """Return the error for an exception in moto."""
     message = (
-        f"{_operation(request, body)} failed in the local SageMaker's stand-in for it (moto): "
+        f"{_operation(request, body)} failed in moto, which emulates it locally: "
         f"{type(error).__name__}: {error}"
     )
     return _error(request, "InternalFailure", message, 500)

@@ -92,7 +92,7 @@ def _check_sections(body: Mapping[str, Any]) -> None:
         raise TemplateError(f"Invalid template property or properties [{', '.join(strange)}]")
     if body.get("Transform"):
         raise TemplateError(
-            f"the local CloudFormation runs no transforms, found {body['Transform']!r}; "
+            f"the local CloudFormation supports no transforms; found {body['Transform']!r}; "
             "leave the Transform section out"
         )
     for name in _SECTIONS - {"AWSTemplateFormatVersion", "Description", "Transform"}:

@@ -164,7 +164,7 @@ def _read(body: bytes, request_id: str) -> _Answer:
 def _call(ctx: ResourceContext, token: str, event: Mapping[str, Any], limit: float) -> str | None:
     """Call the provider; return its error if it failed without a response."""
     if ":lambda:" not in token:
-        raise ResourceFailure(f"the local CloudFormation asks Lambda functions only, found {token}")
+        raise ResourceFailure(f"ServiceToken: found {token}; only Lambda functions are supported locally")
     client = ctx.client("lambda")
     while True:
         try:

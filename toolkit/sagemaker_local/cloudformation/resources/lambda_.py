@@ -129,7 +129,7 @@ def _code(ctx: ResourceContext, code: Properties) -> dict[str, Any]:
     if "ZipFile" in code:
         return {"ZipFile": _zipped(str(code["ZipFile"]))}
     if "ImageUri" in code:
-        raise ResourceFailure("the local Lambda runs zip packages only, and this function names an image")
+        raise ResourceFailure("the local Lambda runs only zip packages; this function is an image")
     try:
         ctx.client("s3").head_object(Bucket=code["S3Bucket"], Key=code["S3Key"])
     except ClientError as error:

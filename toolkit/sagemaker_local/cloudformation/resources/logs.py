@@ -102,7 +102,7 @@ class MetricFilter:
         made = [_transformation(each) for each in properties["MetricTransformations"]]
         request = {**properties, "FilterName": name, "MetricTransformations": made}
         send(ctx, "logs", "PutMetricFilter", request)
-        ctx.log("the metric filter is kept, but makes no metrics here")
+        ctx.log("the metric filter is stored, but emits no metrics locally")
 
 
 def _transformation(said: dict[str, Any]) -> dict[str, Any]:

@@ -99,7 +99,7 @@ class Bucket:
         control, before = new.get("AccessControl", "Private"), old.get("AccessControl", "Private")
         if control != before:
             if control not in _ACLS:
-                raise ResourceFailure(f"AccessControl is {control}; allowed is {', '.join(_ACLS)}")
+                raise ResourceFailure(f"AccessControl: found {control}; allowed: {', '.join(_ACLS)}")
             send(ctx, "s3", "PutBucketAcl", {"Bucket": name, "ACL": _ACLS[control]})
         tags = merged_tags(ctx, new)
         if tags:

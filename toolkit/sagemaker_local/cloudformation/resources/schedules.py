@@ -109,7 +109,7 @@ class Rule:
         self._drop(ctx, name, new, [each["Id"] for each in old.get("Targets", []) if each["Id"] not in kept])
         if targets:
             send(ctx, "events", "PutTargets", {"Rule": name, "Targets": targets, **_bus(new)})
-        ctx.log("the rule is kept, but nothing fires rules here; AWS::Scheduler::Schedule is fired")
+        ctx.log("the rule is stored but never fires locally; AWS::Scheduler::Schedule does")
         return Created(name, {"Arn": arn, "RuleName": name})
 
     def _drop(self, ctx: ResourceContext, name: str, properties: Properties, ids: list[str]) -> None:
