@@ -72,8 +72,8 @@ def test_faults_are_cleared_by_id_or_all() -> None:
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        ({}, "there is no such kind of fault: found None; allowed: cut, stall"),
-        ({"kind": "cheese"}, "there is no such kind of fault: found 'cheese'"),
+        ({}, "unknown kind of fault: found None; allowed: cut, stall"),
+        ({"kind": "cheese"}, "unknown kind of fault: found 'cheese'"),
         ({"kind": "cut", "seconds": 3}, "cut has no option 'seconds'"),
         ({"kind": "cut", "where": "there"}, "where has an invalid value: found 'there'; allowed: frame"),
         ({"kind": "cut", "times": 0}, "times has an invalid value: found 0; allowed: 1 or more"),
