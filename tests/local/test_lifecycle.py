@@ -150,7 +150,7 @@ def test_a_port_of_another_program_is_refused(home: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        with pytest.raises(EngineError, match="taken by another program"):
+        with pytest.raises(EngineError, match="used by another program"):
             lifecycle.up(other.getsockname()[1])
 
 

@@ -302,7 +302,7 @@ TRAPS: list[tuple[str, str, str, str, Context, str]] = [
         "cannot check",
     ),
     ("needs-a-stack", "error", GPT, "autoscaling: {max_instances: 2}", AWS, "requires a stack"),
-    ("needs-a-stack", "error", GPT, _TO_ZERO, AWS, "allowed here: turn-off"),
+    ("needs-a-stack", "error", GPT, _TO_ZERO, AWS, "allowed without a stack: turn-off"),
     ("scale-to-zero", "warning", GPT, _TO_ZERO, STACK, "until an instance runs"),
     ("scale-to-zero", "error", GPT, f"{_TO_ZERO}{_TWO_TYPES}", STACK, "found several"),
     ("scale-to-zero", "error", GPT, f"{_TO_ZERO}{_NEURON}", STACK, "GPUs of ml.inf2.xlarge is not known"),
