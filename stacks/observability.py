@@ -76,7 +76,7 @@ def _spend(endpoint: Watched) -> dict[str, Any]:
         INSTANCES, "CPUUtilization", endpoint.instances, stat="SampleCount", id="reports", visible=False
     )
     return _graph(
-        f"Spent in the time shown ({label})",
+        f"Spent in the selected time range ({label})",
         [[{"expression": unit, "label": label, "id": "spent"}], reports],
         view="singleValue",
         setPeriodToTimeRange=True,

@@ -79,7 +79,7 @@ def _never(request: Request, limits: Limits) -> Found:
     places = [request, further] if isinstance(further, Mapping) else [request]
     for name, why in NEVER.items():
         if any(place.get(name) for place in places):
-            yield name, f"{name} is not taken: {why}"
+            yield name, f"{name} is not supported: {why}"
 
 
 def _integers(request: Request, limits: Limits) -> Found:
@@ -103,7 +103,7 @@ def _sequences(request: Request, limits: Limits) -> Found:
     if wanted > limits.max_sequences:
         yield (
             "n",
-            f"{wanted} sequences are asked for (n times the prompts); at most {limits.max_sequences}",
+            f"{wanted} sequences requested (n times the prompts); allowed: at most {limits.max_sequences}",
         )
 
 
@@ -162,7 +162,7 @@ def _template(request: Request, limits: Limits) -> Found:
         return
     for key, value in given.items():
         if key not in limits.template_keys:
-            yield "chat_template_kwargs", f"chat_template_kwargs.{key} is not taken; allowed: {allowed}"
+            yield "chat_template_kwargs", f"chat_template_kwargs.{key} is not supported; allowed: {allowed}"
         elif isinstance(value, Mapping | list):
             yield "chat_template_kwargs", f"chat_template_kwargs.{key} must be a single value"
 

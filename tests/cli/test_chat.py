@@ -146,7 +146,7 @@ def test_commands_that_are_wrong_are_told_and_the_chat_goes_on(peagle: Run, endp
     result = peagle("chat", endpoint, stdin="\n".join([*lines, "/save", "/retry", "/help", ""]))
     assert (result.exit_code, result.stdout) == (0, "")
     expected = """\
-there is no command /temprature; did you mean /temperature? /help lists them, // begins a line with a slash
+unknown command /temprature; did you mean /temperature? /help lists commands; // begins a line with a slash
 temperature: found '9'; allowed: 0 to 2, or off
 (temperature: 0.5)
 max-tokens: found 'none'; allowed: a whole number, 1 or more

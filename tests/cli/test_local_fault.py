@@ -58,7 +58,7 @@ def test_a_fault_that_is_not_acceptable(fault: Run) -> None:
     result = fault("add", "cut", "--where", "there")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (
-        "error: where is not acceptable: found 'there'; allowed: frame, part, event, start\n"
+        "error: where has an invalid value: found 'there'; allowed: frame, part, event, start\n"
         "  next: peagle-sm local fault add cut --endpoint 'my-*' --times 1\n"
     )
     assert "stall has no option 'where'" in fault("add", "stall", "--where", "frame").stderr
@@ -71,7 +71,7 @@ def test_clearing_what_is_not_set(fault: Run) -> None:
     result = fault("clear", "f0")
     assert (result.exit_code, result.stderr) == (
         4,
-        "error: no fault is called 'f0'; set are: none\n  next: peagle-sm local fault list\n",
+        "error: there is no fault 'f0'; existing faults: none\n  next: peagle-sm local fault list\n",
     )
 
 

@@ -101,7 +101,6 @@ def test_fish_is_known_by_its_name(peagle: Run, endpoint: str) -> None:
 def test_the_price_and_the_end_are_told_together() -> None:
     end = datetime(2026, 11, 22, 8, tzinfo=UTC)
     assert (
-        cost_line(4.2, end)
-        == "4.20 USD/hour while it is on; deleted at 2026-11-22 08:00 UTC whatever happens"
+        cost_line(4.2, end) == "4.20 USD/hour while it is on; deleted at 2026-11-22 08:00 UTC even if in use"
     )
     assert cost_line(None, None) == "price unknown; NO lifetime schedule"

@@ -54,7 +54,7 @@ def test_a_lease_shows_the_new_end_and_its_price() -> None:
     assert render_lease(LEASE) == (
         "keep        coder\n"
         "until       2026-11-20 14:00 UTC, even if idle\n"
-        "lifetime    deleted at 2026-11-20 14:00 UTC whatever happens (before: 2026-11-20 12:00 UTC)\n"
+        "lifetime    deleted at 2026-11-20 14:00 UTC even if in use (before: 2026-11-20 12:00 UTC)\n"
         "price       12.50 USD/hour\n"
         "extra cost  at most 25.00 USD\n"
         "budget      100.00 USD, 18.75 USD of it spent: the guard turns it off when the budget is spent"
@@ -68,7 +68,7 @@ def test_a_lease_within_the_lifetime_and_without_a_guard() -> None:
     lease = replace(LEASE, expired_at=LEASE.expires_at, more_usd=0.0, budget_usd=None, guarded=False)
     assert render_lease(lease) == (
         "keep      coder\n"
-        "lifetime  deleted at 2026-11-20 14:00 UTC whatever happens (unchanged)\n"
+        "lifetime  deleted at 2026-11-20 14:00 UTC even if in use (unchanged)\n"
         "price     12.50 USD/hour\n"
         "note      no guard is installed: only the lifetime schedule deletes it"
     )
@@ -96,7 +96,7 @@ def test_an_offer_shows_the_price_before_it_is_paid() -> None:
         "stack     Peagle-coder\n"
         "price     12.50 USD/hour\n"
         "at most   50.00 USD in its lifetime of 4 h\n"
-        "lifetime  deleted at 2026-11-20 12:00 UTC whatever happens\n"
+        "lifetime  deleted at 2026-11-20 12:00 UTC even if in use\n"
         "hours     Mon-Fri 08:00-19:00 Europe/Berlin: the guard turns it off when they next end"
     )
 

@@ -46,7 +46,7 @@ model        coder-0a1b2c3d
 config       coder-99999999 (requested: coder-0a1b2c3d)
 created      2026-11-20 08:00 UTC (2 h ago)
 price        12.50 USD/hour, 18.75 USD spent so far
-lifetime     deleted at 2026-11-20 12:00 UTC (in 2 h) whatever happens
+lifetime     deleted at 2026-11-20 12:00 UTC (in 2 h) even if in use
 idle         counts as idle after 60 min in which the metrics show no request, checked again 10 min later
 warning      an update rolled back"""
 FULL = EndpointStatus(

@@ -61,7 +61,7 @@ def test_what_needs_a_stack_is_refused_here_and_planned_there(
     aws: FakeAws, session: Session, pacing: Pacing
 ) -> None:
     spec = make_spec(autoscaling={"max_instances": 2}, execution_role_arn=None, scheduler_role_arn=None)
-    with pytest.raises(PlanRefused, match="only a stack supports it"):
+    with pytest.raises(PlanRefused, match="requires a stack"):
         deploy(spec, session=session, pacing=pacing)
     plan = plan_for(spec, session, stack=True)
     assert not plan.refused

@@ -167,7 +167,7 @@ BAD: dict[str, Bad] = {
     # not an exported head
     "a tensor of the target": Bad(
         "weights-unexpected",
-        "verifier_norm.weight is not a tensor of this layout: it belongs to the target in a training "
+        "verifier_norm.weight is not expected in this head: it belongs to the target in a training "
         "checkpoint; export the head",
         change=lambda tensors: tensors.update({"verifier_norm.weight": zeros((HIDDEN,))}),
     ),

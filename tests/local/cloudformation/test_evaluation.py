@@ -228,7 +228,10 @@ def test_a_hidden_parameter_is_not_told() -> None:
             {"Resources": {"A": {"Type": "T"}}, "Outputs": {"O": {"Value": {"Fn::Sub": "${No}"}}}},
             "in the Outputs block",
         ),
-        ({"Resources": {"A": {"Type": "T"}}, "Transform": "AWS::LanguageExtensions"}, "runs no transforms"),
+        (
+            {"Resources": {"A": {"Type": "T"}}, "Transform": "AWS::LanguageExtensions"},
+            "supports no transforms",
+        ),
     ],
 )
 def test_templates_that_are_refused(body: Any, told: str) -> None:

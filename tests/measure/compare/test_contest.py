@@ -175,7 +175,7 @@ def test_under_load_a_dead_endpoint_is_given_up_after_one_window(play: Callable[
     ):
         game.measure()
     game.conclude()
-    assert "the two arms share 1 units" in game.contest.notes[0], (
+    assert "prompts or blocks measured in both arms: 1" in game.contest.notes[0], (
         "one whole block is not enough for an interval"
     )
     assert sum(one.error is not None for one in read(game.path).requests) > 18, "what failed is written down"

@@ -20,7 +20,7 @@ ARM = ArmRecord("p-eagle", "p-eagle", 7, "fast")
 FINE = ClientHealth(True, None, 0.1, 0.1, 10)
 SLOW = ClientHealth(False, "the client was busy 99% of the time (allowed: 90%)", 0.1, 0.99, 10)
 
-LATE = ClientHealth(False, "the client was 9.0 ms late at p99", 9.0, 0.1, 10, bottleneck=False)
+LATE = ClientHealth(False, "the client's event loop was 9.0 ms late at p99", 9.0, 0.1, 10, bottleneck=False)
 
 
 def comparison(low: float, high: float, **more: Any) -> ComparisonRecord:
@@ -81,7 +81,7 @@ def test_of_a_comparison_that_is_withheld_nothing_is_told() -> None:
 def test_a_client_that_was_late_casts_doubt_on_latencies_alone() -> None:
     late, one = notes(points=[point(LATE)], comparisons=[comparison(1.1, 1.2, deployments=1)])
     assert late.startswith(
-        "c=1: measured latencies may be too long; rates and ratios are valid: the client was 9.0"
+        "c=1: measured latencies may be too long; rates and ratios are valid: the client's event"
     )
     assert one.startswith("one deployment only")
 

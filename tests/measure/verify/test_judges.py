@@ -62,7 +62,7 @@ def greedy_cases(wrong: int, own: int, gap: float) -> list[GreedyCase]:
         (10, 10, 0.15, True, ""),
         (1, 10, 0.25, False, "token 2 is 0.25 nats below"),
         (35, 10, 0.15, False, "more prompts diverge than for the baseline itself"),
-        (38, 0, 0.15, False, "38 tokens are not the target's best; baseline's own 0"),
+        (38, 0, 0.15, False, "38 tokens differ from the target's best token (baseline: 0)"),
     ],
 )
 def test_a_noisy_floor_judges_gaps_and_rates(

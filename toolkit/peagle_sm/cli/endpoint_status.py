@@ -105,7 +105,7 @@ def render_status(status: EndpointStatus, *, stand_in: bool, now: datetime, verb
         ("price", _price(each)),
         (
             "lifetime",
-            f"deleted at {when_to(each.expires_at, now)} whatever happens" if each.expires_at else "",
+            f"deleted at {when_to(each.expires_at, now)} even if in use" if each.expires_at else "",
         ),
         ("kept", f"until {when_to(each.keep_until, now)}, even if idle" if each.keep_until else ""),
         ("hours", each.hours or ""),

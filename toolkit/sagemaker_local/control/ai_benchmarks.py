@@ -194,7 +194,7 @@ R = TypeVar("R", bound=Record)
 
 
 class AiTable(Table[R]):
-    """A table whose refusals have codes of their own, as the service model lists them."""
+    """A table with its own error codes, as in the service model."""
 
     def get(self, name: str) -> R:
         """The resource by name or ARN.
@@ -237,7 +237,7 @@ class BenchmarkRunner(Protocol):
     """Runs jobs, as `sagemaker_local.runtime.benchmark_run.AiperfRunner` does."""
 
     async def run(self, plan: BenchmarkPlan) -> str | None:
-        """Run a job to its end and give None, or why it failed; cancelling it ends its processes."""
+        """Run a job to its end; return None, or why it failed. Cancelling ends its processes."""
         ...
 
 
@@ -254,7 +254,7 @@ class AIBenchmarks:
     def __init__(
         self, tables: Tables, clock: LocalClock, runner: BenchmarkRunner | None, directory: Path
     ) -> None:
-        """Take what runs jobs (None refuses them) and the directory below which each gets one."""
+        """Set up with the runner (None refuses jobs) and the parent of the jobs' directories."""
         prefix = f"arn:aws:sagemaker:{tables.region}:{tables.account}"
         self._tables = tables
         self._clock = clock
@@ -271,7 +271,7 @@ class AIBenchmarks:
 
     @property
     def operations(self) -> dict[str, Any]:
-        """Operation -> what answers it."""
+        """Operation -> its handler."""
         return {
             "CreateAIWorkloadConfig": self.create_config,
             "DescribeAIWorkloadConfig": self.describe_config,
@@ -329,7 +329,7 @@ class AIBenchmarks:
         return {"AIWorkloadConfigArn": row.arn}
 
     async def create_job(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """CreateAIBenchmarkJob: answers at once; whether the endpoint serves shows when the job runs."""
+        """CreateAIBenchmarkJob: answers at once; the endpoint is checked when the job runs."""
         request = checked("CreateAIBenchmarkJob", body)
         name = request["AIBenchmarkJobName"]
         self._jobs.refuse_taken(name)
@@ -445,7 +445,7 @@ class AIBenchmarks:
         )
 
     def _target(self, target: Mapping[str, Any] | None) -> tuple[str, str | None]:
-        """Endpoint and component of a job, both there and fit to be asked; else ApiError."""
+        """Return a job's endpoint and component; ApiError if one is missing or not in service."""
         if target is None:
             raise invalid("BenchmarkTarget names no endpoint.")
         endpoint = self._tables.endpoints.get(_name(target["Identifier"]))

@@ -54,7 +54,7 @@ def check_specification(specification: Mapping[str, Any]) -> None:
 
 
 def missing(member: str) -> ApiError:
-    """AWS's answer when a member is null that its model does not call required."""
+    """Return AWS's error for a null member that its model does not mark as required."""
     return ApiError(
         "ValidationException",
         f"1 validation error detected: Value null at '{member}' failed to satisfy constraint: "
@@ -224,7 +224,7 @@ class Components:
         return {"InferenceComponentArn": row.arn}
 
     async def update_runtime(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """UpdateInferenceComponentRuntimeConfig: so many copies, of which one engine serves all."""
+        """UpdateInferenceComponentRuntimeConfig: one engine serves all copies."""
         request = checked("UpdateInferenceComponentRuntimeConfig", body)
         row = self._tables.components.get(request["InferenceComponentName"])
         self._refuse_busy(row, "update")
@@ -282,7 +282,7 @@ class Components:
         self.lives[row.arn].scale(self._fitting(row, row.specification, copies))
 
     def _fitting(self, row: ComponentRecord, specification: Mapping[str, Any], copies: int) -> int:
-        """As many of the copies as the instances hold; AWS too leaves the others waiting for capacity."""
+        """Return how many copies fit on the instances; the others wait for capacity, as in AWS."""
         most = self._room(row, specification)
         return copies if most is None else min(copies, most)
 
@@ -306,7 +306,7 @@ class Components:
         ]
 
     def _resize(self, name: str) -> None:
-        """Managed instance scaling: instances follow the copies."""
+        """Apply managed instance scaling: adapt the instances to the copies."""
         endpoint = self._tables.endpoints.find(name)
         if endpoint is None:
             return

@@ -70,7 +70,7 @@ def _check_blue_green(policy: Mapping[str, Any], count: int) -> None:
 
 
 def _check_size(where: str, size: Mapping[str, Any], least_percent: int, total: int) -> None:
-    """A percentage within AWS's bounds, or a number of at most half; one is allowed of one."""
+    """Check a batch size: a percentage within AWS's bounds, or at most half (1 of 1 is allowed)."""
     value = size["Value"]
     if size["Type"] == "CAPACITY_PERCENT":
         if not least_percent <= value <= _LARGEST_PERCENT:
@@ -144,7 +144,7 @@ def _variant(
 
 
 def deployed_image(image: str, since: datetime) -> dict[str, Any]:
-    """A DeployedImage. No registry is asked here: the digest is that of the image's name."""
+    """Return a DeployedImage; the digest is a hash of the image's name, not the registry's."""
     resolved = image
     if "@sha256:" not in image:
         repository, _, tag = image.rpartition(":")
@@ -154,7 +154,7 @@ def deployed_image(image: str, since: datetime) -> dict[str, Any]:
 
 
 def _pools(pools: list[Mapping[str, Any]], placed: str, count: int) -> list[dict[str, Any]]:
-    """The pool of the first priority that is not short holds every instance."""
+    """Return instance pools: the first pool with capacity holds every instance."""
     return [
         {
             "InstanceType": pool["InstanceType"],
@@ -183,7 +183,7 @@ def _pending(config: Mapping[str, Any], since: datetime) -> dict[str, Any]:
 
 
 def _capture(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The local server captures nothing, and says so."""
+    """Return the status of data capture: the local server captures nothing."""
     return {
         "EnableCapture": config.get("EnableCapture", False),
         "CaptureStatus": "Stopped",
@@ -292,7 +292,7 @@ class Endpoints:
         return {}
 
     def pretend(self, name: str, status: str, reason: str | None) -> None:
-        """Not AWS's: shows a status that only AWS's own doings lead to, for those who test against it.
+        """Set a status that only AWS causes, for tests; not part of AWS's API.
 
         Raises:
             ApiError: no such endpoint, not such a status, or the endpoint is being created or deleted.
@@ -316,11 +316,11 @@ class Endpoints:
         return row
 
     def _config(self, name: str) -> dict[str, Any]:
-        """A copy: the endpoint keeps its configuration when the configuration's entry is deleted."""
+        """Return a copy: an endpoint keeps its configuration after DeleteEndpointConfig."""
         return copy.deepcopy(self._tables.configs.get(name).body)
 
     def _plans(self, config: Mapping[str, Any]) -> list[EnginePlan]:
-        """One engine a variant, whatever its instance count; none where components bring theirs."""
+        """Return one engine plan for each variant; none if the endpoint hosts components."""
         if hosts_components(config):
             return []
         return [
@@ -329,7 +329,7 @@ class Endpoints:
         ]
 
     def _check_components(self, row: EndpointRecord, config: Mapping[str, Any]) -> None:
-        """The new configuration is of the old one's kind and keeps every variant that hosts components."""
+        """Check that a new configuration keeps the kind and every variant that hosts components."""
         if hosts_components(config) != row.hosts_components:
             raise invalid(
                 f'Cannot update endpoint "{row.arn}" from models to inference components or back; '

@@ -21,7 +21,7 @@ from .records import Kind
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds, all of them real time.
+    """Timeouts and intervals in seconds of real time.
 
     Attributes:
         poll_s: between two looks at an engine that starts.
@@ -54,7 +54,7 @@ class Timing:
 
 
 class Health:
-    """What the pings of one engine say.
+    """Health of one engine, from its pings.
 
     A ping that is refused, or answered by anything but 200, fails fast and means a broken engine. One that
     runs into its time limit may only mean a busy machine, so it takes far longer to condemn an engine.
@@ -66,7 +66,7 @@ class Health:
         self._refused = 0
 
     def pinged(self, healthy: bool, took_s: float, now: float) -> str | None:
-        """Takes one ping's outcome; the answer says how the engine died, None while it lives."""
+        """Record one ping's result; return how the engine died, or None while it lives."""
         if healthy:
             self._healthy_at, self._refused = now, 0
             return None
@@ -79,7 +79,7 @@ class Health:
 
 
 async def guarded(transition: Coroutine[Any, Any, None], what: str, fail: Callable[[str], None]) -> None:
-    """Run a transition of ``what``; a fault of our own must not leave it in progress for ever."""
+    """Run a transition of ``what``; an internal error must not leave it in progress for ever."""
     try:
         await transition
     except Exception as fault:
@@ -88,7 +88,7 @@ async def guarded(transition: Coroutine[Any, Any, None], what: str, fail: Callab
 
 
 async def stopped(watch: asyncio.Task[None] | None) -> None:
-    """Cancel a watch, where there is one, and wait until it has ended."""
+    """Cancel a watch, if there is one, and wait until it has ended."""
     if watch is not None:
         watch.cancel()
         with suppress(asyncio.CancelledError):
@@ -102,7 +102,7 @@ _numbers = itertools.count(1)
 
 
 class StartupFailed(Exception):
-    """An engine did not come up; the text is the endpoint's FailureReason."""
+    """An engine failed to start; the text is the endpoint's FailureReason."""
 
 
 class _TooLate(Exception):
@@ -162,7 +162,7 @@ class Engine:
         return self._process is not None and self._process.exited is None
 
     async def start(self) -> None:
-        """Returns when the engine answers /ping; stops it otherwise.
+        """Wait until the engine answers /ping; stop it if it does not.
 
         Raises:
             StartupFailed: it exited, did not answer in time, or could not be launched.
@@ -201,7 +201,7 @@ class Engine:
         self._tell(self, "engine-started", f"process {self.process.pid} at {self.process.url}")
 
     async def _within(self, task: "asyncio.Task[EngineProcessProtocol]", seconds: float) -> None:
-        """Waits for the task by the local clock, so that moving the clock forward counts."""
+        """Wait for the task by the local clock, so that moving the clock forward counts."""
         deadline = self._clock.now() + timedelta(seconds=seconds)
         try:
             while not task.done():
@@ -229,7 +229,7 @@ class Engine:
             await asyncio.sleep(self._timing.poll_s)
 
     async def died(self) -> str:
-        """Waits until the engine is dead and returns how it died, in words."""
+        """Wait until the engine is dead and return how it died, as text."""
         now = asyncio.get_running_loop().time
         pinged_at = now()
         health = Health(self._timing, pinged_at)
@@ -247,7 +247,7 @@ class Engine:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Counts a request in flight, so that an update lets it finish."""
+        """Count a request in flight, so that an update lets it finish."""
         self._in_flight += 1
         self._idle.clear()
         try:
@@ -258,13 +258,13 @@ class Engine:
                 self._idle.set()
 
     async def drain(self) -> None:
-        """Waits until nothing is in flight, the engine is dead, or the time for draining is over."""
+        """Wait until nothing is in flight, the engine is dead, or the drain timeout is over."""
         if self.alive:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), self._timing.drain_s)
 
     async def stop(self) -> None:
-        """Ends the process group; safe to call twice. What would not end is told, not raised."""
+        """End the process group; safe to call twice. A failure is logged, not raised."""
         if self._process is None or self._stopped:
             return
         try:
@@ -281,6 +281,6 @@ class Engine:
 
 
 async def forget(engine: Engine) -> None:
-    """Removes the directory of an engine that has ended."""
+    """Remove the directory of an engine that has ended."""
     with suppress(OSError):
         await asyncio.to_thread(shutil.rmtree, engine.root, ignore_errors=True)

@@ -51,7 +51,7 @@ def not_found(kind: str, arn: str) -> ApiError:
 
 
 def already_exists(kind: str, arn: str) -> ApiError:
-    """A name that is taken. `kind` as in `not_found`."""
+    """A name already in use. `kind` as in `not_found`."""
     return invalid(f'Cannot create already existing {kind} "{arn}".')
 
 
@@ -107,7 +107,7 @@ def no_download(serves: str, seconds: float) -> str:
 
 
 def launch_failed(serves: str, error: Exception) -> str:
-    """The launcher refused: an image or an artifact that is not there."""
+    """The launcher refused: an image or an artifact is missing."""
     reason = str(error) or type(error).__name__
     return _limited(f"The primary container for {serves} could not be started: {reason}", "")
 
@@ -123,7 +123,7 @@ def _with_words(told: str, last_words: str) -> str:
 
 
 def _limited(told: str, words: str) -> str:
-    """Keeps AWS's sentence and the end of the engine's words, where the error stands."""
+    """Shorten the text: keep AWS's sentence and the end of the engine's output, which has the error."""
     room = FAILURE_REASON_LIMIT - len(told)
     if len(words) <= room:
         return told + words

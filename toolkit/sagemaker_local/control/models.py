@@ -302,7 +302,7 @@ def from_list(tags: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 
 def as_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    """As the API has them."""
+    """Return the tags in the API's form."""
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
@@ -330,7 +330,7 @@ class Tags:
         return {"Tags": as_list(self._row(checked("ListTags", body)["ResourceArn"]).tags)}
 
     async def delete(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """DeleteTags: keys that the resource does not have are passed over."""
+        """DeleteTags: missing keys are ignored."""
         request = checked("DeleteTags", body)
         row = self._row(request["ResourceArn"])
         row.tags = {key: value for key, value in row.tags.items() if key not in request["TagKeys"]}

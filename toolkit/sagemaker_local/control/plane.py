@@ -203,7 +203,7 @@ class ControlPlane:
         return tuple(self._operations)
 
     async def handle(self, operation: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Answers one request of the JSON protocol: decoded body in, decoded body out.
+        """Answer one request of the JSON protocol: decoded body in, decoded body out.
 
         Raises:
             ApiError: the request is refused; also `UnknownOperationException` for an operation that the
@@ -223,7 +223,7 @@ class ControlPlane:
         return self._router.choose(endpoint_name, variant, component)
 
     def pretend(self, endpoint_name: str, status: str, reason: str | None = None) -> None:
-        """Shows a status that only AWS's own doings lead to, until InService is asked for; for tests.
+        """Set a status that only AWS causes, until InService is set; for tests.
 
         Raises:
             ApiError: no such endpoint, not such a status, or the endpoint is being created or deleted.
@@ -231,7 +231,7 @@ class ControlPlane:
         self._endpoints.pretend(endpoint_name, status, reason)
 
     def endpoint_now(self, name: str) -> dict[str, Any] | None:
-        """What DescribeEndpoint answers at this moment; None when there is no such endpoint."""
+        """Return the current DescribeEndpoint answer; None if the endpoint does not exist."""
         row = next((row for row in self._tables.endpoints if row.name == name), None)
         return None if row is None else description(row)
 
@@ -266,7 +266,7 @@ class ControlPlane:
         return engine_rows(self._endpoints.supervisors.values(), self._components.lives.values())
 
     async def close(self) -> None:
-        """Ends every job and engine, whatever their status; answers nothing useful afterwards."""
+        """End every job and engine, in any status; use nothing of it afterwards."""
         await self._benchmarks.close()
         await asyncio.gather(
             *(life.close() for life in self._components.lives.values()),

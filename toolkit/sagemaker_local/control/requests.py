@@ -47,7 +47,7 @@ def operation(name: str) -> OperationModel:
 
 
 def checked(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """The request body with the members that the operation knows, once every constraint holds.
+    """Return the body's members that the operation defines, after checking every constraint.
 
     Members that the operation does not know are dropped, as AWS's JSON protocol does.
 
@@ -135,7 +135,7 @@ def _problems(shape: Shape, value: Any, path: str) -> Iterator[str]:
 
 
 def _map_problems(shape: MapShape, value: Mapping[str, Any], path: str) -> Iterator[str]:
-    """For a map AWS names every constraint of its keys or values, also those that hold."""
+    """Return a map's constraints; AWS names all of its keys' or values', also those that hold."""
     for what, member, items in (("keys", shape.key, value.keys()), ("value", shape.value, value.values())):
         if any(not holds for item in items for _, holds in _constraints(member, item)):
             told = ", ".join(text for text, _ in _constraints(member, ""))

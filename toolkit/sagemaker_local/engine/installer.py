@@ -1,4 +1,4 @@
-"""uv, which installs from lock files: a pinned copy in the cache that is told what pip is told.
+"""A pinned uv in the cache, which installs lock files with pip's settings.
 
 Each function says False or None where uv cannot do it, and its caller then uses pip. Standard library only:
 ``scripts/lib/environment.py`` runs this before anything is installed.
@@ -47,7 +47,7 @@ _NOT_COMPILED = r"(aws_cdk|numba|transformers/models|(.*/)?tests)/"
 
 @dataclass(frozen=True)
 class Settings:
-    """What pip is told by its files and variables, in uv's words."""
+    """pip's settings (files and variables), translated for uv."""
 
     options: tuple[str, ...]
     environ: Mapping[str, str]
@@ -207,7 +207,7 @@ def _run(
     cwd: Path | None = None,
     on_line: Progress = lambda line: None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program; its lines are told as they come, and all of them are in the result's ``stdout``."""
+    """Run a program; report its lines as they arrive, and return them all in ``stdout``."""
     lines = []
     with subprocess.Popen(
         command,
@@ -248,5 +248,5 @@ def _plain(value: str) -> str:
 
 
 def _absolute(value: str) -> str:
-    """Return a path as one that holds in every folder, anything else as it is."""
+    """Return a path made absolute, anything else unchanged."""
     return str(Path(value).absolute()) if "://" not in value and Path(value).exists() else value

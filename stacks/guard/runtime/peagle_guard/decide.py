@@ -268,13 +268,13 @@ def _wake(lifecycle: Lifecycle, record: Record, now: datetime, retry: timedelta)
     if record.paused:
         return Decision(Action.NONE, "paused by hand", record)
     if record.off_by not in _WOKEN_AFTER:
-        return Decision(Action.NONE, f"off ({record.off_by}): its hours do not turn it on", record)
+        return Decision(Action.NONE, f"off ({record.off_by}): not turned on when its hours begin", record)
     if (record.off_at or record.gone_at or now) >= opened:
-        return Decision(Action.NONE, "turned off within its hours: their next start turns it on", record)
+        return Decision(Action.NONE, "turned off during its hours: turned on when they next begin", record)
     tries = record.wake_tries if record.woken_for == opened else 0
     if tries >= MOST_WAKE_TRIES:
         return Decision(
-            Action.NONE, f"turning on failed {tries} times: retried at the next start of its hours", record
+            Action.NONE, f"turning on failed {tries} times: retried when its hours next begin", record
         )
     if record.woken_for == opened and record.wake_tried_at and now - record.wake_tried_at < retry:
         return Decision(Action.WAIT, "being turned on", record)

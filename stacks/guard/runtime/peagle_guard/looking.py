@@ -159,7 +159,7 @@ def take(aws: Aws) -> Inventory:
 def is_foreign(endpoint: Endpoint, found: Mapping[str, str], record: Record | None) -> str | None:
     """Return why a tagged or registered endpoint was not created by peagle-sm; None if it was."""
     if not is_ours(endpoint.name, found):
-        return "its tags do not say that peagle-sm created it"
+        return "its tags do not mark it as created by peagle-sm"
     if record is not None and record.arn and not same_arn(record.arn, endpoint.arn):
         return f"the register knows this name under another ARN ({record.arn})"
     return None

@@ -364,7 +364,7 @@ def fetch(file: Vocabulary, directory: Path, got: Callable[[int], None] = lambda
     found = hashlib.sha256(content).hexdigest()
     if found != file.sha256:
         raise ServiceFault(
-            f"{file.url} sent a wrong file: found sha256 {found}, expected {file.sha256}", next_step=by_hand
+            f"{file.url}: wrong content: found sha256 {found}, expected {file.sha256}", next_step=by_hand
         )
     directory.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")

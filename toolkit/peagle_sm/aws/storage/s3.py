@@ -177,7 +177,7 @@ def split_uri(uri: str) -> tuple[str, str]:
     parts = urlsplit(uri)
     if parts.scheme != "s3" or not parts.netloc:
         raise SpecError(
-            f"{uri!r} is not an S3 URI; expected s3://BUCKET/PREFIX", next_step="Correct the address."
+            f"{uri!r} is not an S3 URI; expected s3://BUCKET/PREFIX", next_step="Correct the S3 URI."
         )
     return parts.netloc, parts.path.lstrip("/")
 
@@ -256,7 +256,7 @@ class absent_is_not_found:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, ServiceFault) and error.code in _ABSENT_CODES:
             raise NotFound(
-                f"{self._what} does not exist", next_step="Correct the address; `aws s3 ls` lists objects."
+                f"{self._what} does not exist", next_step="Correct the S3 URI; `aws s3 ls` lists objects."
             ) from error
         if isinstance(error, ServiceFault) and error.code == "403":
             raise _denied(self._what, error) from error

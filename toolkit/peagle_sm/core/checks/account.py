@@ -253,7 +253,7 @@ def guard_installed(fact: Guard, _: Draft | None) -> Iterator[Finding]:
     fix=Fix("update the guard", command=("guard", "install")),
 )
 def guard_current(fact: Guard, _: Draft | None) -> Iterator[Finding]:
-    """A guard of another version than this peagle-sm."""
+    """A guard installed by a different version of peagle-sm."""
     if fact.works and fact.installed and fact.shipped and fact.installed != fact.shipped:
         yield Finding("warning", f"the guard has version {fact.installed}; this peagle-sm has {fact.shipped}")
 

@@ -195,7 +195,7 @@ def jumpstart_deprecated(draft: Draft) -> Iterator[Finding]:
     url=_SDK,
 )
 def jumpstart_message(draft: Draft) -> Iterator[Finding]:
-    """A message of the model's JumpStart spec for its users."""
+    """A message for users in the model's JumpStart spec."""
     for message in draft.jumpstart.messages if draft.jumpstart else ():
         yield Finding("info", message)
 

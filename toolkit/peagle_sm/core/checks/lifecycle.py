@@ -24,14 +24,12 @@ def needs_a_stack(draft: Draft) -> Iterator[Finding]:
     if draft.context.stack is not None:
         return
     if draft.spec.autoscaling is not None:
-        yield Finding(
-            "error", "autoscaling: only a stack supports it (`peagle-sm plan --stack` plans for one)"
-        )
+        yield Finding("error", "autoscaling: requires a stack; run `peagle-sm plan --stack` to plan for one")
     if draft.scales_to_zero:
         yield Finding(
             "error",
-            "lifecycle.idle: found 'scale-to-zero'; only a stack supports it "
-            "(`peagle-sm plan --stack` plans for one); allowed here: turn-off",
+            "lifecycle.idle: found 'scale-to-zero', which requires a stack "
+            "(run `peagle-sm plan --stack` to plan for one); allowed without a stack: turn-off",
         )
 
 

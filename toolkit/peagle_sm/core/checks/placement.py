@@ -54,7 +54,7 @@ def local_region(draft: Draft) -> Iterator[Finding]:
 
 @check(
     "region-name",
-    why="Calls to a region that does not exist, or has no SageMaker, get no answer.",
+    why="Calls fail to connect if the region does not exist or has no SageMaker.",
     source="botocore's endpoint data: regions of SageMaker; regions of AWS's image registries",
     remedy="Correct placement.region, or continue if the region is newer than this botocore.",
     severity="warning",

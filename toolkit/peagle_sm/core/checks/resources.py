@@ -154,7 +154,7 @@ def image_exists(fact: EcrImage, draft: Draft | None) -> Iterator[Finding]:
     reads="artifacts",
     why="CreateModel refuses a prefix without objects; an unreadable one fails after billing has started.",
     source="SageMaker API: S3ModelDataSource; aws/amazon-sagemaker-examples issue 4479",
-    remedy="Correct the address, or upload the files.",
+    remedy="Correct the S3 URI, or upload the files.",
     url=_S3_SOURCE,
 )
 def artifacts_readable(fact: Artifacts, _: Draft | None) -> Iterator[Finding]:
@@ -246,9 +246,9 @@ def kms_key(fact: Key, _: Draft | None) -> Iterator[Finding]:
 @preflight_check(
     "vpc",
     reads="network",
-    why="Each instance needs an address in its subnets; without one the endpoint does not start.",
+    why="Each instance needs an IP address in its subnets; without one the endpoint does not start.",
     source="SageMaker API: VpcConfig; EC2: DescribeSubnets",
-    remedy="Correct security.vpc, or use subnets with free addresses.",
+    remedy="Correct security.vpc, or use subnets with free IP addresses.",
     url="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_VpcConfig.html",
 )
 def vpc(fact: Network, draft: Draft | None) -> Iterator[Finding]:

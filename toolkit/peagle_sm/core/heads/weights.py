@@ -120,14 +120,14 @@ def _metadata(value: Any, name: str) -> None:
 
 def _tensor(key: str, entry: Any, name: str, begin: int) -> Tensor:
     if not isinstance(entry, dict):
-        raise HeaderFault(f"{name}: {key} has no dtype, shape and offsets")
+        raise HeaderFault(f"{name}: {key} must be an object with dtype, shape and data_offsets")
     dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
     if not isinstance(dtype, str) or dtype not in BITS:
         raise HeaderFault(f"{name}: {key} has dtype {dtype!r}; allowed: {', '.join(sorted(BITS))}")
     if not _whole_numbers(shape) or len(shape) > MAX_DIMENSIONS:
-        raise HeaderFault(f"{name}: {key} has no shape of at most {MAX_DIMENSIONS} whole numbers")
+        raise HeaderFault(f"{name}: the shape of {key} must be at most {MAX_DIMENSIONS} whole numbers")
     if not _whole_numbers(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise HeaderFault(f"{name}: {key} has no pair of ascending data_offsets")
+        raise HeaderFault(f"{name}: the data_offsets of {key} must be two ascending whole numbers")
     bits = prod(shape) * BITS[dtype]
     if bits != 8 * (offsets[1] - offsets[0]):
         raise HeaderFault(
@@ -275,9 +275,7 @@ def _one(name: str, tensor: Tensor, known: Mapping[str, Shape], layout: Layout) 
                     check="vocabulary-map",
                 )
             return
-        yield Finding(
-            "error", f"{name} is not a tensor of this layout{_why(name)}", check="weights-unexpected"
-        )
+        yield Finding("error", f"{name} is not expected in this head{_why(name)}", check="weights-unexpected")
         return
     wanted = known[name]
     same = tensor.count == wanted[-1] if name == MASK else tensor.shape == wanted

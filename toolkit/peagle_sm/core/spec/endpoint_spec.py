@@ -315,8 +315,8 @@ class EndpointSpec(_Part):
         least, most = self.instance_bounds
         if not max(1, least) <= count <= most:
             raise ValueError(
-                f"placement.instance_count: found {count}; allowed: {max(1, least)} to {most}, "
-                "autoscaling's bounds (it is the initial count)"
+                f"placement.instance_count: found {count}; allowed with autoscaling: {max(1, least)} to "
+                f"{most} (it is the initial instance count)"
             )
         return self
 

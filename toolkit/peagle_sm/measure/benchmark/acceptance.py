@@ -183,7 +183,7 @@ class EngineSource(Protocol):
 
     @property
     def drafts(self) -> bool | None:
-        """Whether the engine drafts at all; None if this source does not know before a measurement."""
+        """Whether the engine speculates; None if unknown before a measurement."""
 
     def begin(self) -> None:
         """Note that a load is about to start."""

@@ -67,7 +67,7 @@ IN_SERVICE = "InService"
 
 @dataclass(frozen=True)
 class Described:
-    """An arm, whether it serves the small stand-in weights, and its origin for the results file."""
+    """An arm, its origin for the results file, and whether it serves the stand-in weights."""
 
     arm: ArmRecord
     stand_in_weights: bool

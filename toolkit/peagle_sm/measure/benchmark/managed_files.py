@@ -409,7 +409,7 @@ def _health(measured: Sequence[RequestRecord]) -> ClientHealth:
     answered = percentiles((record.done_s - record.sent_s) * 1000 for record in measured)
     lag = late.p99 if late else 0.0
     allowed = max(_LAG_FLOOR_MS, _LAG_SHARE * (answered.p50 if answered else 0.0))
-    reason = f"AIPerf sent {lag:.0f} ms late at the 99th percentile (allowed: {allowed:.0f} ms)"
+    reason = f"AIPerf sent requests {lag:.0f} ms late at p99 (allowed: {allowed:.0f} ms)"
     return ClientHealth(lag <= allowed, None if lag <= allowed else reason, lag, None, None)
 
 

@@ -211,7 +211,7 @@ def compare_cells(faster: Sequence[Cells], slower: Sequence[Cells]) -> Ratios:
     ]
     units = {unit for table in shared for unit in table}
     if len(units) < FEWEST_UNITS:
-        raise ValueError(f"the two arms share {len(units)} units; a comparison needs {FEWEST_UNITS}")
+        raise ValueError(f"prompts or blocks measured in both arms: {len(units)}; required: {FEWEST_UNITS}")
     rate = ratio([_rows(table) for table in shared], RATE)
     if any(cell.drafts is None or cell.advanced is None for cell in _cells_of_pairs(shared)):
         return Ratios(rate, None, None, len(units))

@@ -92,7 +92,7 @@ def health(
     else:
         bottleneck = False
         if lag is not None and lag > allowed:
-            reason = f"the client was {lag:.1f} ms late at the 99th percentile (allowed: {allowed:.1f} ms)"
+            reason = f"the client's event loop was {lag:.1f} ms late at p99 (allowed: {allowed:.1f} ms)"
     per_chunk = usage.cpu_s / chunks * 1e6 if chunks else None
     return ClientHealth(reason is None, reason, lag, share, per_chunk, bottleneck)
 

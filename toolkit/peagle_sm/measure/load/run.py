@@ -48,7 +48,7 @@ class Meter:
     def __init__(
         self, clock: Clock = time.perf_counter, cpu: Callable[[], float] = time.process_time
     ) -> None:
-        """``cpu`` returns the process's CPU seconds so far."""
+        """Set up a meter; ``cpu`` returns the CPU seconds that the process has used so far."""
         self.samples: list[tuple[float, float]] = []
         self._clock = clock
         self._cpu = cpu

@@ -140,7 +140,7 @@ def spread(max_k: int, count: int) -> tuple[int, ...]:
     if count < 2:
         raise SpecError(
             f"--components: found {count} K for each mode; allowed: 2 or more, besides the baseline.",
-            next_step="Give a larger number, or tune one mode at a time.",
+            next_step="Increase --components, or tune one mode at a time.",
         )
     if count >= max_k:
         return tuple(range(1, max_k + 1))

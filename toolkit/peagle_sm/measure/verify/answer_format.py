@@ -77,13 +77,14 @@ def judge_stops(cases: Sequence[StopCase], exact: bool) -> Verdict:
     own = sum(case.baseline.text != case.expected for case in cases)
     p = fisher_greater(differing, 2 * len(sound), own, len(cases))
     if not exact and p < ALPHA:
-        faults.append(f"{differing} of {2 * len(sound)} texts differ, baseline's own {own}: p = {p:.1g}")
+        faults.append(f"{differing} of {2 * len(sound)} texts differ (baseline: {own}): p = {p:.1g}")
     figures = {"requests": 2 * len(sound), "faults": len(faults), "differing": differing, "fisher_p": p}
     said = f"{counted(2 * len(sound), 'answer')} ended by a stop string, {counted(len(faults), 'fault')}"
     power = (
-        "detects a stop string that leaks, fully or in part, or cuts too early, in each tested answer"
-        + ("" if exact else " that did not diverge before it")
-        + "; detects a random fault with 90% probability if it affects "
+        "detects, in each tested answer"
+        + ("" if exact else " that did not diverge before its stop string")
+        + ", a stop string that leaks (whole or in part) or cuts the answer too early; "
+        "detects a random fault with 90% probability if it affects "
         f"{percent(rate_found(2 * len(sound)))} of answers"
     )
     return Verdict(not faults, said, power, figures, faults)
@@ -172,7 +173,7 @@ def judge_streaming(cases: Sequence[StreamCase], exact: bool) -> Verdict:
     p = fisher_greater(differing, len(cases), own, len(cases))
     if not exact and p < ALPHA:
         faults.append(
-            f"{differing} streams differ from answers without streaming, baseline's own {own}: p = {p:.1g}"
+            f"{differing} streams differ from answers without streaming (baseline: {own}): p = {p:.1g}"
         )
     figures = {"prompts": len(cases), "differing": differing, "baseline_differing": own, "fisher_p": p}
     said = f"{len(cases) - differing} of {len(cases)} streams equal the answer without streaming"

@@ -43,7 +43,7 @@ def judge_greedy(cases: Sequence[GreedyCase], floor: Floor, max_tokens: int) -> 
     Faults: inconsistent counts or endings (`shape_faults`); another text for the same token ids; with an
     exact floor, any difference beyond an arithmetic tie; else any gap above ``floor.delta``, more prompts
     that diverge from the baseline's first answer than the baseline's repeat has (McNemar on the same
-    prompts), or more tokens per prompt that are not the target's best (self-normalised sum over prompts).
+    prompts), or more tokens per prompt that differ from the target's best token (self-normalised sum).
     """
     if not cases:
         return undecided("no prompt was answered by both engines")
@@ -126,7 +126,7 @@ def gap_at(case: GreedyCase, at: int) -> float:
 
 
 def _example(case: GreedyCase, at: int) -> str:
-    return f"{case.prompt_id}: token {at + 1} is {gap_at(case, at):.4g} nats below the target's best"
+    return f"{case.prompt_id}: token {at + 1} is {gap_at(case, at):.4g} nats below the target's best token"
 
 
 def _exact(
@@ -195,7 +195,9 @@ def _noisy(
     if p < ALPHA:
         faults.append(f"more prompts diverge than for the baseline itself: p = {p:.1g}")
     if z > self_normalised_limit():
-        faults.append(f"{sum(flips)} tokens are not the target's best; baseline's own {sum(own_flips):g}")
+        faults.append(
+            f"{sum(flips)} tokens differ from the target's best token (baseline: {sum(own_flips):g})"
+        )
     if shape:
         said += f"; {counted(len(shape), 'inconsistent answer')}"
     return Verdict(not faults, said, _noisy_power(cases, floor, own, sum(own_flips)), figures, faults)
@@ -261,7 +263,7 @@ def judge_long_context(cases: Sequence[LongCase], floor: Floor) -> Verdict:
             if largest is None:
                 unscored.append(case)
             elif largest > limit:
-                found.append(f"a token is {largest:.3g} nats below the target's best")
+                found.append(f"a token is {largest:.3g} nats below the target's best token")
             elif not any(case.gaps):
                 found += ["the answer ends at another token"] if exact else []
         faults += [f"prompt of {case.length:,} tokens: {fault}" for fault in found]

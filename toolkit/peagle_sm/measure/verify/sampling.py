@@ -239,7 +239,7 @@ def judge_sampled(
             if repeated.candidate.freedom
             else "; no position was suitable for repeated samples"
         )
-    said = f"Z = {whole.z:.2f} over {whole.count:,} tokens (baseline's own {own.z:.2f}, limit {limit:.2f})"
+    said = f"Z = {whole.z:.2f} over {whole.count:,} tokens (baseline: {own.z:.2f}, limit {limit:.2f})"
     if abs(own.z) > limit:
         return undecided(
             f"the baseline's own samples do not fit its log-probabilities: Z = {own.z:.1f}", figures

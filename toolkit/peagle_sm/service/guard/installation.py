@@ -280,7 +280,7 @@ def install(
     _upload(session, plan.bucket, sent, report)
     action = _apply(session, work, existing, _request(session, plan, sent, wanted, existing))
     made = stacks.describe(session, guard.GUARD_STACK)
-    report("done", f"the guard of {session.region} is {action}", resource=guard.GUARD_STACK)
+    report("done", f"the guard in {session.region} is {action}", resource=guard.GUARD_STACK)
     return InstallReport(action, plan, sent.digest, made.outputs if made else {})
 
 
@@ -385,7 +385,7 @@ def uninstall(
     stacks.delete(session, guard.GUARD_STACK)
     work.reach(found.stack_id, "DELETE_COMPLETE")
     removed = _remove_bucket(session, report)
-    report("done", f"the guard of {session.region} is removed", resource=guard.GUARD_STACK)
+    report("done", f"the guard in {session.region} is removed", resource=guard.GUARD_STACK)
     return UninstallReport(session.region, removed, tuple(running))
 
 

@@ -104,7 +104,7 @@ def delete(
     chosen = _choose(session, patterns, partial(reporter, "delete"), logs_alone=with_logs is True)
     gone_stacks = _gone_stacks(session, chosen)
     for stack in gone_stacks:
-        reporter("delete", f"stack {stack} no longer exists: its remaining resources are deleted")
+        reporter("delete", f"stack {stack} no longer exists: deleting its remaining resources")
     groups = groups_of(session, (one.name for one in chosen), assume=with_logs is True)
     rows = [
         Deletable(

@@ -140,7 +140,7 @@ class StackSwitch:
         if self._pacing.monotonic() >= self._deadline:
             raise SwitchStuck(
                 f"Stack {self._stack} is still {status or 'not answering'} after the timeout.",
-                next_step="Run the command again: it continues from the present status.",
+                next_step="Run the command again: it continues from the current status.",
                 details={"stack": self._stack, "status": status},
             )
         self._report(self._phase, said, status=status, resource=f"stack/{self._stack}")

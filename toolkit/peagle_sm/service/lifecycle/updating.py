@@ -143,7 +143,7 @@ class InPlace:
             self._raise(
                 cause,
                 f"The status of endpoint {run.name} is unknown; its lifetime schedule still deletes it. "
-                "Left, at no hourly cost: the new config and model, and the alarm of the update.",
+                "Remaining, at no hourly cost: the new config and model, and the alarm of the update.",
             )
         if facts is None:
             self._raise(cause, f"Endpoint {run.name} is gone.")
@@ -183,23 +183,21 @@ class InPlace:
                 self._remember(self._limit.expires_at)
         except (PeagleError, KeyboardInterrupt) as error:
             left[f"alarm or lifetime schedule of {run.name}"] = str(error)
-        serves = f"Endpoint {run.name} runs its old config {facts.config_name} ({facts.status})"
+        serves = f"Endpoint {run.name} still runs its old config {facts.config_name} ({facts.status})"
         if isinstance(cause, EndpointFailed):
-            cause.message = (
-                f"The update of endpoint {run.name} failed: SageMaker rolled back. {serves}, as before."
-            )
+            cause.message = f"The update of endpoint {run.name} failed: SageMaker rolled back. {serves}."
             cause.details |= {"config": facts.config_name, "asked": names.config}
             cause.next_step = cause.next_step or (
                 "Read the engine's last lines (details.log_tail), correct the spec, and update again."
             )
         elif isinstance(cause, PeagleError):
-            cause.next_step = f"{serves}, as before. {cause.next_step or 'Run the update again.'}"
+            cause.next_step = f"{serves}. {cause.next_step or 'Run the update again.'}"
         if isinstance(cause, PeagleError):
             cause.details |= {"deleted": gone.deleted, "left": sorted(left)}
             if left:
-                cause.next_step = f"{cause.next_step} Left, at no hourly cost: {', '.join(left)}."
+                cause.next_step = f"{cause.next_step} Remaining, at no hourly cost: {', '.join(left)}."
         elif isinstance(cause, KeyboardInterrupt):
-            raise Interrupted(f"Interrupted: nothing was updated. {serves}, as before.") from None
+            raise Interrupted(f"Interrupted: nothing was updated. {serves}.") from None
         raise cause
 
     def _raise(self, cause: BaseException, how: str) -> NoReturn:

@@ -22,7 +22,7 @@ NO_CHANGES = (
 
 
 def described(change: Change, *, values: bool) -> dict[str, Any]:
-    """Give a change as DescribeChangeSet tells it; ``values`` adds what was and what will be."""
+    """Return a change as DescribeChangeSet shows it; ``values`` adds old and new values."""
     row: dict[str, Any] = {
         "Action": change.action,
         "LogicalResourceId": change.logical_id,
@@ -99,7 +99,7 @@ class ChangeSets:
     """Create, describe, execute, delete, list. Methods raise CloudFormationError or TemplateError."""
 
     def __init__(self, tools: Tools, store: Store, stacks: Stacks, drafts: Drafts) -> None:
-        """Take the parts."""
+        """Set up with the parts that the calls use."""
         self._tools = tools
         self._store = store
         self._stacks = stacks
@@ -237,7 +237,7 @@ class ChangeSets:
         return {"Summaries": rows, "NextToken": token}
 
     def delete_change_set(self, request: Request) -> dict[str, Any]:
-        """Answer DeleteChangeSet; one that is not there is no error, as long as its stack is."""
+        """Answer DeleteChangeSet; a missing one is no error if its stack exists."""
         try:
             stack, found = self.find(request)
         except CloudFormationError as error:
@@ -249,7 +249,7 @@ class ChangeSets:
         return {}
 
     def execute_change_set(self, request: Request) -> dict[str, Any]:
-        """Answer ExecuteChangeSet. It uses up every change set of the stack."""
+        """Answer ExecuteChangeSet. It deletes every change set of the stack."""
         stack, found = self.find(request)
         token = request.get("ClientRequestToken")
         with self._tools.lock:
@@ -278,7 +278,7 @@ class ChangeSets:
 
 
 def tag_rows(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    """Give tags as the API tells them."""
+    """Return tags in the API's form."""
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 

@@ -22,7 +22,7 @@ class Descriptions:
     """Describe and list. Methods raise CloudFormationError or TemplateError."""
 
     def __init__(self, store: Store, drafts: Drafts) -> None:
-        """Take the parts."""
+        """Set up with the parts that the calls use."""
         self._store = store
         self._drafts = drafts
 
@@ -34,7 +34,7 @@ class Descriptions:
         return {"Stacks": rows, "NextToken": token}
 
     def list_stacks(self, request: Request) -> dict[str, Any]:
-        """Answer ListStacks; deleted ones are listed, too."""
+        """Answer ListStacks; deleted stacks are listed too."""
         wanted = set(request.get("StackStatusFilter", ()))
         stacks = [each for each in self._store.all() if not wanted or each.status in wanted]
         rows, token = page([_stack_summary(each) for each in stacks], request.get("NextToken"))

@@ -1,4 +1,4 @@
-"""From a request to what a stack is to be: template, parameters, tags, role."""
+"""Desired state of a stack, from a request: template, parameters, tags, role."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Drafts:
     """Makes drafts of stacks. Methods raise CloudFormationError or TemplateError for what is wrong."""
 
     def __init__(self, tools: Tools, store: Store, sources: Sources) -> None:
-        """Take where things are looked up."""
+        """Set up with the lookups."""
         self._tools = tools
         self._store = store
         self._sources = sources
@@ -64,7 +64,7 @@ class Drafts:
         return template.load(body if body is not None else self._fetched(str(url)), self._known)
 
     def desired(self, request: Request, stack: Stack | None) -> Desired:
-        """Work out what a stack is to be; what a request leaves out is kept as it is, but for parameters."""
+        """Return a stack's desired state; fields missing from the request stay, except parameters."""
         kept = stack.desired if stack is not None else None
         wanted = self.template(request, kept.template if kept else None)
         given = tuple(request.get("Capabilities", ()))

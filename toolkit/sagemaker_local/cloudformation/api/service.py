@@ -46,7 +46,7 @@ class CloudFormation:
         connect: Callable[[str | None], Callable[[str], Any]],
         sources: Sources,
     ) -> None:
-        """Take the world: clock, resource types, clients at our own port, and where things are looked up."""
+        """Set up with clock, resource types, clients of the local services, and lookups."""
         self._region = region
         self._ending = threading.Event()
         tools = Tools(
@@ -97,7 +97,7 @@ class CloudFormation:
             return 500, wire.refusal(CloudFormationError("InternalFailure", told, 500))
 
     async def close(self) -> None:
-        """End every operation where it stands."""
+        """Stop every operation at once."""
         self._ending.set()
         await asyncio.get_running_loop().run_in_executor(None, self._engine.join, _PATIENCE_S)
         self._threads.shutdown(wait=False, cancel_futures=True)

@@ -41,7 +41,7 @@ class Stacks:
     """Create, update, delete. Methods raise CloudFormationError or TemplateError."""
 
     def __init__(self, tools: Tools, store: Store, engine: Engine, drafts: Drafts) -> None:
-        """Take the parts."""
+        """Set up with the parts that the calls use."""
         self._tools = tools
         self._store = store
         self._engine = engine
@@ -75,7 +75,7 @@ class Stacks:
     def begin_creation(
         self, stack: Stack, desired: Desired, evaluation: Evaluation, on_failure: str, token: str | None
     ) -> None:
-        """Let a new stack's resources be made."""
+        """Start creating a new stack's resources."""
         with self._tools.lock:
             stack.desired = desired
             stack.disable_rollback = on_failure == "DO_NOTHING"
@@ -116,7 +116,7 @@ class Stacks:
         disable_rollback: bool,
         token: str | None,
     ) -> None:
-        """Let a stack be brought to what is wanted; the caller holds the lock."""
+        """Start updating a stack; the caller holds the lock."""
         stack.updated_at = self._tools.now()
         stack.disable_rollback = disable_rollback
         self._engine.start(
@@ -127,7 +127,7 @@ class Stacks:
         )
 
     def planned(self, stack: Stack, desired: Desired, evaluation: Evaluation) -> tuple[list[Change], bool]:
-        """Give what an update would change in resources, and whether it would change anything at all."""
+        """Return the resource changes of an update, and whether it changes anything at all."""
         tools = self._tools
         found = changes(
             evaluation,

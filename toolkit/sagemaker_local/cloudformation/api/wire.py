@@ -23,7 +23,7 @@ _ROWS = 100
 
 
 def page(rows: Sequence[T], token: str | None, size: int = _ROWS) -> tuple[list[T], str | None]:
-    """Give the page that a token asks for, and the token of the next.
+    """Return the page of a token, and the next page's token.
 
     Raises:
         CloudFormationError: the token is none of ours.
@@ -124,7 +124,7 @@ def _scalar(type_name: str, text: str) -> Any:
 
 
 def _wrong(shape: Shape, value: Any, path: str) -> Any:
-    """Give what breaks the model's constraints, worded as AWS does."""
+    """Return the violated constraints of the model, in AWS's wording."""
     if isinstance(shape, StructureShape):
         for name in shape.required_members:
             if name not in value:

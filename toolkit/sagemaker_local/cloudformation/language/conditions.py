@@ -11,10 +11,10 @@ Value = Callable[[Any], Any]
 
 
 def truths(section: Mapping[str, Any], value: Value) -> dict[str, bool]:
-    """Tell the value of every condition; ``value`` evaluates what stands inside them.
+    """Return every condition's value; ``value`` evaluates the expressions inside.
 
     Raises:
-        TemplateError: a condition is malformed, unknown, or stands on itself.
+        TemplateError: a condition is malformed, unknown, or depends on itself.
     """
     found: dict[str, bool] = {}
     busy: list[str] = []
@@ -37,7 +37,7 @@ def truths(section: Mapping[str, Any], value: Value) -> dict[str, bool]:
 
 
 def is_true(node: Any, value: Value, named: Callable[[str], bool]) -> bool:
-    """Tell the value of one condition function."""
+    """Return the value of one condition function."""
     if not isinstance(node, Mapping) or len(node) != 1:
         raise TemplateError("Template format error: Every Conditions member must be a condition function.")
     ((name, argument),) = node.items()

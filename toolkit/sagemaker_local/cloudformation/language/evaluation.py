@@ -1,4 +1,4 @@
-"""A template with its parameters: which resources there are to be, in what order, with which properties."""
+"""A template evaluated with parameters: its resources, their order and their properties."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ZONES = "abc"
 
 @dataclass(frozen=True)
 class Place:
-    """What the pseudo parameters tell."""
+    """Values of the pseudo parameters."""
 
     account: str
     region: str
@@ -29,7 +29,7 @@ class Place:
     notification_arns: tuple[str, ...] = ()
 
     def pseudo(self) -> dict[str, Any]:
-        """Give the pseudo parameters."""
+        """Return the pseudo parameters."""
         return {
             "AWS::AccountId": self.account,
             "AWS::NoValue": NO_VALUE,
@@ -46,14 +46,14 @@ class Standing(Protocol):
     """What is known of resources while a template is evaluated."""
 
     def physical_id(self, logical_id: str) -> Any:
-        """Give what Ref gives, or UNKNOWN."""
+        """Return what Ref returns, or UNKNOWN."""
 
     def attribute(self, logical_id: str, attribute: str) -> Any:
-        """Give what Fn::GetAtt gives, or UNKNOWN."""
+        """Return what Fn::GetAtt returns, or UNKNOWN."""
 
 
 class Nothing:
-    """No resources: conditions and rules stand on parameters alone."""
+    """No resources: conditions and rules depend only on parameters."""
 
     def physical_id(self, logical_id: str) -> Any:
         """Refuse."""
@@ -99,7 +99,7 @@ class Evaluation:
 
     @cached_property
     def active(self) -> dict[str, Definition]:
-        """The resources that there are to be."""
+        """Desired resources."""
         return {
             name: each
             for name, each in self.template.resources.items()
@@ -108,7 +108,7 @@ class Evaluation:
 
     @cached_property
     def dependencies(self) -> dict[str, frozenset[str]]:
-        """What each resource stands on."""
+        """Dependencies of each resource."""
         found = {}
         for name, each in self.active.items():
             needs = {ref.name for ref in references(each.properties, self.holds)} | set(each.depends_on)
@@ -116,7 +116,7 @@ class Evaluation:
         return found
 
     def holds(self, condition: str) -> bool:
-        """Tell a condition's value."""
+        """Return a condition's value."""
         if condition not in self.conditions:
             raise TemplateError(f"Template error: unresolved condition dependency: {condition}")
         return self.conditions[condition]
@@ -146,7 +146,7 @@ class Evaluation:
         return found
 
     def imported(self, export: str) -> str:
-        """Give another stack's value and take note that this one uses it."""
+        """Return another stack's exported value and record that this stack imports it."""
         every = self._exports()
         if export not in every:
             raise TemplateError(f"No export named {export} found")

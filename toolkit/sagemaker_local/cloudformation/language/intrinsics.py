@@ -1,7 +1,7 @@
 """CloudFormation's functions: a template's value becomes a plain one.
 
-UNKNOWN stands for what only the deployment can tell (a name that AWS makes up); whatever is built
-from it is UNKNOWN too. NO_VALUE takes the property away in which it stands.
+UNKNOWN is a value known only after the deployment (a generated name); a value built
+from it is UNKNOWN too. A property with NO_VALUE is removed.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ class Scope(Protocol):
     """What names mean. Every method may raise TemplateError."""
 
     def ref(self, name: str) -> Any:
-        """Give what Ref gives for a parameter, a pseudo parameter or a resource."""
+        """Return what Ref returns for a parameter, a pseudo parameter or a resource."""
 
     def attribute(self, logical_id: str, attribute: str) -> Any:
-        """Give a resource's attribute."""
+        """Return a resource's attribute."""
 
     def holds(self, condition: str) -> bool:
-        """Tell a condition's value."""
+        """Return a condition's value."""
 
     def mapped(self, mapping: str, first: str, second: str) -> Any:
-        """Give a value of the Mappings section."""
+        """Return a value of the Mappings section."""
 
     def imported(self, export: str) -> Any:
-        """Give another stack's exported value."""
+        """Return another stack's exported value."""
 
     def zones(self, region: str) -> list[str]:
-        """Give a region's availability zones."""
+        """Return a region's availability zones."""
 
 
 def evaluate(node: Any, scope: Scope) -> Any:
@@ -71,7 +71,7 @@ def evaluate(node: Any, scope: Scope) -> Any:
 
 
 def holds_unknown(value: Any) -> bool:
-    """Say whether a value is, or contains, UNKNOWN."""
+    """Return whether a value is, or contains, UNKNOWN."""
     if isinstance(value, Mapping):
         return any(holds_unknown(item) for item in value.values())
     if isinstance(value, list):
@@ -80,7 +80,7 @@ def holds_unknown(value: Any) -> bool:
 
 
 def as_text(value: Any) -> str:
-    """Give a value as it stands in a longer text.
+    """Return a value as text to be inserted into a longer text.
 
     Raises:
         TemplateError: it is a list or an object.

@@ -1,4 +1,4 @@
-"""The Parameters section: what was sent, what stood there before, the defaults, and the limits of each."""
+"""The Parameters section: sent values, previous values, defaults and constraints."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Bound:
     hidden: frozenset[str] = frozenset()
 
     def described(self) -> list[dict[str, str]]:
-        """Give the parameters as the API tells them."""
+        """Return the parameters in the API's form."""
         return [self._row(name, text) for name, text in self.texts.items()]
 
     def _row(self, name: str, text: str) -> dict[str, str]:
@@ -44,7 +44,7 @@ class Bound:
 def chosen(
     declared: Mapping[str, Any], sent: Sequence[Mapping[str, Any]], previous: Mapping[str, str]
 ) -> dict[str, str]:
-    """Give each declared parameter's text: what was sent, the previous value where asked for, or the default.
+    """Return each parameter's text: the sent value, the previous one (UsePreviousValue), or the default.
 
     Raises:
         TemplateError: one is unknown, or has neither a value nor a default.
@@ -79,7 +79,7 @@ def chosen(
 
 
 def default_text(declaration: Mapping[str, Any]) -> str:
-    """Give a declaration's default as text."""
+    """Return a declaration's default as text."""
     default = declaration["Default"]
     if isinstance(default, bool):
         return "true" if default else "false"
@@ -125,7 +125,7 @@ def _check(name: str, text: str, declaration: Mapping[str, Any], type_name: str)
 
 
 def _wrong(name: str, text: str, declaration: Mapping[str, Any], type_name: str) -> str | None:
-    """Say what is wrong with a text; None when nothing is."""
+    """Return what is wrong with a text, or None."""
     items = _value(text, type_name)
     every = items if isinstance(items, list) else [items]
     allowed = declaration.get("AllowedValues")

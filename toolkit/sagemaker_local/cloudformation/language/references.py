@@ -26,7 +26,7 @@ class Reference:
 
 
 def references(node: Any, holds: Callable[[str], bool] | None = None) -> Iterator[Reference]:
-    """Give every Ref, Fn::GetAtt and placeholder of Fn::Sub below a node.
+    """Return every Ref, Fn::GetAtt and placeholder of Fn::Sub below a node.
 
     ``holds`` tells a condition's value; with it, only the branch of an Fn::If that is taken is looked at.
     """
@@ -88,7 +88,7 @@ def _of_sub(argument: Any, holds: Callable[[str], bool] | None) -> Iterator[Refe
 
 
 def in_order(dependencies: Mapping[str, frozenset[str]]) -> list[str]:
-    """Give the names so that each stands after what it depends on.
+    """Return the names in order: each after its dependencies.
 
     Raises:
         TemplateError: some depend on each other.
@@ -98,15 +98,15 @@ def in_order(dependencies: Mapping[str, frozenset[str]]) -> list[str]:
     while waiting:
         ready = [name for name, needs in waiting.items() if not needs & waiting.keys()]
         if not ready:
-            raise TemplateError(f"Circular dependency between resources: [{', '.join(_circle(waiting))}]")
+            raise TemplateError(f"Circular dependency between resources: [{', '.join(_cycle(waiting))}]")
         ordered.extend(ready)
         for name in ready:
             del waiting[name]
     return ordered
 
 
-def _circle(waiting: Mapping[str, frozenset[str]]) -> list[str]:
-    """Leave out those that only stand behind a circle."""
+def _cycle(waiting: Mapping[str, frozenset[str]]) -> list[str]:
+    """Return the resources of a cycle, without those that only depend on it."""
     left = dict(waiting)
     while True:
         needed = frozenset[str]().union(*left.values())

@@ -58,13 +58,13 @@ class Template:
     resources: Mapping[str, Definition]
 
     def section(self, name: str) -> Mapping[str, Any]:
-        """Give a section, empty when the template has none."""
+        """Return a section, empty when the template has none."""
         found = self.body.get(name)
         return found if isinstance(found, Mapping) else {}
 
     @property
     def description(self) -> str | None:
-        """What the template says of itself."""
+        """The template's description."""
         return self.body.get("Description")
 
 
@@ -92,7 +92,7 @@ def _check_sections(body: Mapping[str, Any]) -> None:
         raise TemplateError(f"Invalid template property or properties [{', '.join(strange)}]")
     if body.get("Transform"):
         raise TemplateError(
-            f"the local CloudFormation runs no transforms, found {body['Transform']!r}; "
+            f"the local CloudFormation supports no transforms; found {body['Transform']!r}; "
             "leave the Transform section out"
         )
     for name in _SECTIONS - {"AWSTemplateFormatVersion", "Description", "Transform"}:
@@ -195,12 +195,12 @@ _NAMES = {
 
 
 def iam_types(template: Template) -> list[str]:
-    """Give the types of a template that need a capability."""
+    """Return the types of a template that need a capability."""
     return sorted({each.type_name for each in template.resources.values()} & _NAMES.keys())
 
 
 def needed_capability(template: Template) -> str | None:
-    """Give the capability that a template needs; None when it needs none."""
+    """Return the capability that a template needs, or None."""
     iam = [each for each in template.resources.values() if each.type_name in _NAMES]
     if any(_NAMES[each.type_name] in each.properties for each in iam):
         return _NAMED_IAM
@@ -208,7 +208,7 @@ def needed_capability(template: Template) -> str | None:
 
 
 def check_capability(template: Template, given: Iterable[str]) -> None:
-    """Refuse a template that makes IAM resources without leave.
+    """Refuse a template with IAM resources if the request lacks the capability.
 
     Raises:
         CloudFormationError: the capability is missing.

@@ -59,7 +59,7 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Make every key text: an unquoted account number is one, too."""
+    """Turn every key into text, also an unquoted account number."""
     if isinstance(value, dict):
         return {_key(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -64,7 +64,7 @@ def parse(line: str) -> Command | str:
     if name not in NAMES:
         close = get_close_matches(name, NAMES, n=1)
         guess = f"; did you mean {close[0]}?" if close else "."
-        raise Unknown(f"there is no command {name}{guess} /help lists them, // begins a line with a slash")
+        raise Unknown(f"unknown command {name}{guess} /help lists commands; // begins a line with a slash")
     return Command(name, argument.strip())
 
 
@@ -240,7 +240,7 @@ class Chat:
         return True
 
     def _end_failed_script(self) -> None:
-        """End a script with the error that it did not retry; a terminal has shown it."""
+        """Raise a script's last error, unless it was retried; a terminal has already shown it."""
         if self._scripted and self._failed is not None:
             raise self._failed
         self._failed = None

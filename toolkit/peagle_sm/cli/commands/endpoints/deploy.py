@@ -308,4 +308,4 @@ def _rollback_alarms(offer: UpdateOffer) -> str:
 
 def _lifetime(offer: UpdateOffer) -> str:
     before = f" (before: {when(offer.expired_at)})" if offer.expired_at else ""
-    return f"deleted at {when(offer.expires_at)} whatever happens{before}"
+    return f"deleted at {when(offer.expires_at)} even if in use{before}"

@@ -63,7 +63,7 @@ def advice(name: str, expires_at: datetime, flags: str, hours: float) -> Iterato
 def cost_line(usd_per_hour: float | None, expires_at: datetime | None) -> str:
     """Return the endpoint's price and the end of its lifetime."""
     price = "price unknown" if usd_per_hour is None else f"{usd_per_hour:,.2f} USD/hour while it is on"
-    end = f"deleted at {when(expires_at)} whatever happens" if expires_at else "NO lifetime schedule"
+    end = f"deleted at {when(expires_at)} even if in use" if expires_at else "NO lifetime schedule"
     return f"{price}; {end}"
 
 
@@ -82,7 +82,7 @@ def cost_line(usd_per_hour: float | None, expires_at: datetime | None) -> str:
 @click.option(
     "--shell",
     type=click.Choice(SHELLS),
-    help="Shell to print for.  [default: fish if SHELL is fish, else bash]",
+    help="Shell syntax of the output.  [default: fish if SHELL is fish, else bash]",
 )
 @global_options
 @click.pass_obj
@@ -153,7 +153,8 @@ _KEY = "PEAGLE_SM_SERVE_API_KEY"
     "--host",
     default=LOOPBACK,
     show_default=True,
-    help="Address to listen on. With another one, other machines can spend on your account: give --api-key.",
+    help="Address to listen on. If it is not loopback, other machines can send requests that you pay for: "
+    "give --api-key.",
 )
 @click.option(
     "--component", help="Inference component to invoke.  [default: the one with the endpoint's name]"
@@ -186,7 +187,10 @@ def serve(state: State, name: str, port: int, host: str, component: str | None, 
     )
     if host != LOOPBACK:
         keyed = "anyone with the key" if api_key else "ANYONE who can connect (there is no --api-key)"
-        note(state, f"warning: listening on {host}, not on loopback: {keyed} can spend on your account")
+        note(
+            state,
+            f"warning: listening on {host}, not on loopback: {keyed} can send requests that you pay for",
+        )
     run(
         proxy,
         host,

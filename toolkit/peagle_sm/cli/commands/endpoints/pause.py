@@ -173,7 +173,7 @@ def render_offer(offer: ResumeOffer) -> str:
         ("stack", offer.stack or ""),
         ("price", usd(offer.usd_per_hour, "hour")),
         ("at most", f"{usd(offer.max_usd)} in its lifetime of {offer.lifetime_hours:g} h"),
-        ("lifetime", f"deleted at {when(offer.expires_at)} whatever happens"),
+        ("lifetime", f"deleted at {when(offer.expires_at)} even if in use"),
         ("hours", f"{offer.hours}: the guard turns it off when they next end" if offer.hours else ""),
     ]
     return render_fields([(name, value) for name, value in fields if value])
@@ -197,8 +197,8 @@ def _lifetime(lease: Lease) -> str:
     if not lease.limit_acts:
         return f"the schedule at {when(lease.expires_at)} cannot act: its role was deleted with the guard"
     if lease.expires_at == lease.expired_at:
-        return f"deleted at {when(lease.expires_at)} whatever happens (unchanged)"
-    return f"deleted at {when(lease.expires_at)} whatever happens (before: {when(lease.expired_at)})"
+        return f"deleted at {when(lease.expires_at)} even if in use (unchanged)"
+    return f"deleted at {when(lease.expires_at)} even if in use (before: {when(lease.expired_at)})"
 
 
 def _note(lease: Lease) -> str:

@@ -92,7 +92,7 @@ _MODES = ("none", "eagle3", "p-eagle")
 @click.option("--out", "-o", type=FILE, help="Results file.  [default: results/bench-NAME-TIME.jsonl]")
 @click.option("--resume", type=FILE, help="Run the unfinished loads of this results file; same command.")
 @click.option("--managed", is_flag=True, help="Measure with SageMaker AI benchmark jobs (AIPerf).")
-@click.option("--role-arn", help="--managed: role of the jobs.  [default: the model's]")
+@click.option("--role-arn", help="--managed: execution role of the jobs.  [default: the model's role]")
 @click.option(
     "--s3-output",
     metavar="S3URI",

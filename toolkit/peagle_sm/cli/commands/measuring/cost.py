@@ -45,7 +45,7 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 @click.option(
     "--usd-per-hour",
     type=_POSITIVE,
-    help="Price of one instance instead of the recorded one, for example with a savings plan.",
+    help="Price of one instance, instead of the recorded price; for example with a savings plan.",
 )
 @click.option("--reprice", is_flag=True, help="Look up prices again: Price List API, else the catalogue.")
 @click.option(
