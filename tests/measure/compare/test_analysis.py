@@ -156,7 +156,7 @@ def test_a_block_that_was_cut_short_is_left_out() -> None:
 
 
 def test_too_little_in_common_is_refused() -> None:
-    with pytest.raises(ValueError, match="share 0"):
+    with pytest.raises(ValueError, match="measured in both arms: 0"):
         compare(PAIR, [answered(ALONE, {"p-eagle": [request("p-eagle", "p")], "none": []})], temperature=0)
 
 
