@@ -171,7 +171,7 @@ async def test_a_killed_server_takes_its_engines_along(bench: Bench, tmp_path: P
     ("image", "source", "message"),
     [
         ("1.dkr.ecr.us-east-1.amazonaws.com/djl-inference:0.36.0", "s3://bucket/model/", "'djl-inference'"),
-        (IMAGE, "s3://bucket/nothing/", "no objects at s3://bucket/nothing/ (to be mounted"),
+        (IMAGE, "s3://bucket/nothing/", "no objects at s3://bucket/nothing/ .to be mounted"),
         (IMAGE, "s3://bucket/broken/", "cannot download s3://bucket/broken/ for /opt/ml/model: no such"),
     ],
 )
