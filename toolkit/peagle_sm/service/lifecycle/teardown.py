@@ -414,7 +414,7 @@ def _raise_cause(run: Run, cause: BaseException, gone: Removed) -> NoReturn:
         cause.details |= {"deleted": gone.deleted, "left": sorted(gone.left)}
         if gone.left:
             cause.next_step = (
-                f"{cause.next_step or ''} Left, at no cost: {', '.join(sorted(gone.left))}; "
+                f"{cause.next_step or ''} Remaining, at no hourly cost: {', '.join(sorted(gone.left))}; "
                 f"delete them with `{_undo_command(run)}`."
             ).strip()
         elif cause.next_step is None:
