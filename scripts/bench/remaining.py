@@ -1,4 +1,4 @@
-"""Check that nothing remains: no resource in the account, no process on the machine."""
+"""Prove that nothing is left: no resource in the account, no process on the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write the properties in AWS's resource schemas for the types of the local CloudFormation.
+"""Writes what AWS's resource schemas allow, for the types that the local CloudFormation has.
 
 The schemas are those that cfn-lint ships, so run it with the environment that has it:
 
@@ -25,7 +25,7 @@ _NESTED = "AWS::SageMaker::"
 
 
 def generate() -> dict[str, Any]:
-    """Return the contents of the shipped file."""
+    """Give the contents of the shipped file."""
     return {
         "source": f"cfn-lint {version('cfn-lint')}, {_REGION}",
         "types": {name: _described(name) for name in sorted(type_names())},

@@ -1,4 +1,4 @@
-"""Drawing of the architecture: packages as boxes, imports as arrows."""
+"""The drawing of the architecture: packages as boxes, imports as arrows. The tables below are the drawing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stack PeagleGuard: one per account and region; endpoint stacks import its exports.
+"""PeagleGuard: one per account and region; endpoint stacks import its exports.
 
 It has the register (DynamoDB), the topic for notices, the dead-letter queue, and alarms on failed sweeps,
 on missing sweeps and on dead letters. ``python -m stacks.guard.guard_stack`` (scripts/lib/guard-template)
@@ -37,16 +37,17 @@ from constructs import Construct
 from peagle_sm.core import guard
 from peagle_sm.core.catalog import load_catalog
 from stacks.guard import functions, policies
-from stacks.guard.functions import HAS_EMAIL, Inputs, cdk_asset, code_parameters
+from stacks.guard.functions import HAS_EMAIL, Inputs, cdk_asset
+from stacks.guard.functions import code_parameters as code_parameters
 from stacks.guard.policies import REGISTRIES, execution_statements
 from stacks.guard.reasons import acknowledge
 
 _DEAD_LETTERS_LAST_S = 14 * 24 * 3600
-"""SQS's longest retention of a message."""
+"""The longest that SQS keeps a message."""
 
 
 def add_register(stack: Stack, inputs: Inputs) -> dynamodb.CfnTable:
-    """Add the register: the DynamoDB table with marks, leases and owners of the endpoints."""
+    """Marks, leases and owners of the endpoints, written under conditions."""
     table = dynamodb.CfnTable(
         stack,
         "Register",
@@ -61,16 +62,16 @@ def add_register(stack: Stack, inputs: Inputs) -> dynamodb.CfnTable:
             point_in_time_recovery_enabled=True
         ),
     )
-    # Without it AWS encrypts with its own key.
+    # Without it AWS encrypts with a key of its own.
     key = {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": inputs.key.value_as_string}
     table.add_property_override("SSESpecification", inputs.if_key(key))
-    # The next sweeps restore its content, and the next installation needs its name.
+    # What it holds is found again by the next sweeps, and its name is needed for the next installation.
     table.apply_removal_policy(RemovalPolicy.DESTROY)
     return table
 
 
 def add_notices(stack: Stack, inputs: Inputs) -> sns.CfnTopic:
-    """Add the SNS topic for notices, with its first subscriber if one was given."""
+    """The topic that people subscribe to, and its first subscriber when one was named."""
     topic = sns.CfnTopic(stack, "Notices", topic_name=guard.TOPIC, display_name="peagle-sm guard")
     topic.add_property_override("KmsMasterKeyId", inputs.if_key(inputs.key.value_as_string))
     sns.CfnTopicPolicy(
@@ -97,7 +98,7 @@ def add_notices(stack: Stack, inputs: Inputs) -> sns.CfnTopic:
 
 
 def add_dead_letters(stack: Stack, inputs: Inputs) -> sqs.CfnQueue:
-    """Add the dead-letter queue for events that could not be delivered or handled."""
+    """Events that neither a schedule nor a function could deliver or handle."""
     queue = sqs.CfnQueue(
         stack,
         "DeadLetters",
@@ -146,7 +147,7 @@ _Query = cloudwatch.CfnAlarm.MetricDataQueryProperty
 
 
 def add_alarms(stack: Stack, notices_arn: str) -> None:
-    """Add the three alarms; each notifies the topic when it starts and when it ends."""
+    """Add the three alarms; each speaks to the topic of the notices, when it starts and when it ends."""
     _errors(stack, notices_arn)
     _no_sweep(stack, notices_arn)
     _dead_letters(stack, notices_arn)
@@ -161,7 +162,7 @@ def _errors(stack: Stack, notices_arn: str) -> None:
         stack,
         "ErrorsAlarm",
         alarm_name=guard.ALARM_ERRORS,
-        alarm_description="A Lambda of the peagle-sm guard failed. Read the logs /aws/lambda/peagle-guard-*.",
+        alarm_description="A Lambda of the peagle-sm guard failed. Why: logs /aws/lambda/peagle-guard-*.",
         metrics=[*each, total],
         comparison_operator="GreaterThanThreshold",
         threshold=0,
@@ -173,7 +174,7 @@ def _errors(stack: Stack, notices_arn: str) -> None:
 
 
 def _no_sweep(stack: Stack, notices_arn: str) -> None:
-    """Add the alarm on missing sweeps; missing Lambda metrics mean that nothing ran."""
+    """Sweeps that ended well; where Lambda reports nothing at all, nothing ran."""
     ran, failed = _lambda("ran", guard.SWEEPER, "Invocations"), _lambda("failed", guard.SWEEPER, "Errors")
     done = _Query(id="done", expression="ran - FILL(failed, 0)", label="sweeps that ended well")
     cloudwatch.CfnAlarm(
@@ -181,8 +182,8 @@ def _no_sweep(stack: Stack, notices_arn: str) -> None:
         "NoSweepAlarm",
         alarm_name=guard.ALARM_NO_SWEEP,
         alarm_description=(
-            "No sweep of the peagle-sm guard succeeded in two periods: idle endpoints are not turned off. "
-            "Their lifetime schedules still work."
+            "No sweep of the peagle-sm guard ended well for two periods: idle endpoints are not turned off. "
+            "Their lifetime limits still hold."
         ),
         metrics=[ran, failed, done],
         comparison_operator="LessThanThreshold",
@@ -201,8 +202,8 @@ def _dead_letters(stack: Stack, notices_arn: str) -> None:
         "DeadLettersAlarm",
         alarm_name=guard.ALARM_DEAD_LETTERS,
         alarm_description=(
-            "An event of the peagle-sm guard could not be handled. Read the queue peagle-guard-dead-letters, "
-            "and check with `peagle-sm list` for endpoints that should not exist."
+            "An event of the peagle-sm guard was given up: look at the queue peagle-guard-dead-letters, "
+            "and whether `peagle-sm list` shows an endpoint that should be gone."
         ),
         namespace="AWS/SQS",
         metric_name="ApproximateNumberOfMessagesVisible",
@@ -234,14 +235,14 @@ def _lambda(query_id: str, function: str, metric: str) -> _Query:
     )
 
 
-DESCRIPTION = "peagle-sm: turns off unused SageMaker endpoints and sends notices (one per region)"
+DESCRIPTION = "peagle-sm: turns off SageMaker endpoints that nobody uses, and tells people (one per region)"
 
 
 class GuardStack(Stack):
-    """Stack of the guard: sweeper, switch, two providers and their resources.
+    """The sweeper, the switch, the two providers and what they need.
 
-    ``shipped`` makes the template that `peagle-sm guard install` deploys without Node: parameters give the
-    location of the Lambdas' package. Otherwise the CDK CLI uploads it.
+    ``shipped`` makes the form that `peagle-sm guard install` sends without Node: the place of the Lambdas'
+    package is then given by parameters; otherwise the CDK's command line uploads it.
     """
 
     def __init__(
@@ -265,7 +266,7 @@ class GuardStack(Stack):
             "SchedulerRole",
             "peagle-scheduler-",
             "scheduler",
-            "Lifetime schedules of peagle-sm: turn off and delete endpoints at the end of their lifetime.",
+            "The dead-man's switch of peagle-sm: turns off and deletes endpoints at the end of their lives.",
             policies.schedule_role(),
         )
         containers = functions.role(
@@ -273,7 +274,7 @@ class GuardStack(Stack):
             "ExecutionRole",
             "peagle-execution-",
             "sagemaker",
-            "Permissions of the containers of peagle-sm's endpoints.",
+            "What the containers of peagle-sm's endpoints may do.",
             execution_statements(),
         )
         environment = {
@@ -317,7 +318,7 @@ class GuardStack(Stack):
             target=scheduler.CfnSchedule.TargetProperty(
                 arn=sweeper.attr_arn,
                 role_arn=may.attr_arn,
-                # No time: a late sweep uses the current time, which it takes from AWS's responses.
+                # No time: a late sweep judges by the present, which it takes from AWS's answers.
                 input="{}",
                 retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
                     maximum_retry_attempts=2, maximum_event_age_in_seconds=60 * guard.SWEEP_MINUTES
@@ -362,12 +363,12 @@ def template(*, shipped: bool = True) -> dict[str, Any]:
 
 
 def text(document: dict[str, Any]) -> str:
-    """Return compact JSON: CloudFormation accepts at most 51,200 bytes without an upload."""
+    """Return compact JSON: CloudFormation takes at most 51,200 bytes without an upload."""
     return json.dumps(document, sort_keys=True, separators=(",", ":")) + "\n"
 
 
 def main() -> None:
-    """Write the template to the toolkit."""
+    """Write the file."""
     TEMPLATE.parent.mkdir(exist_ok=True)
     TEMPLATE.write_text(text(template()), encoding="utf-8")
 

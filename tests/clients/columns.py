@@ -16,7 +16,7 @@ Fault = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Column:
-    """One column: the fault of the nth stream, and whether the whole answer arrives."""
+    """One column: what befalls the nth stream, and whether the whole answer comes."""
 
     key: str
     title: str

@@ -1,4 +1,4 @@
-"""Facts about AWS, with sources: image registries, accelerators, instance types."""
+"""What the local AWS knows of the real one: image registries, accelerators, instance types. With sources."""
 
 from __future__ import annotations
 

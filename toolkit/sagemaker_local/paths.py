@@ -1,4 +1,4 @@
-"""Paths of the project's files, in a checkout or an installed wheel, and of caches."""
+"""Where the project's own files lie, in a checkout and in an installed wheel, and where caches go."""
 
 import os
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Explained exceptions to the security rules; an unused one fails the check.
+"""Why what breaks a rule may stay. One that nothing needs any more fails the check, so the list stays true.
 
 ``where`` is a shell pattern over the finding, which begins with its stack or file.
 """
@@ -12,14 +12,14 @@ from fnmatch import fnmatchcase
 
 @dataclass(frozen=True)
 class Explained:
-    """Exception to a rule: the rule, the place, and the reason."""
+    """A finding that may stay: of which rule, where, and why."""
 
     rule: str
     where: str
     why: str
 
     def covers(self, rule: str, finding: str) -> bool:
-        """Decide whether the exception covers a finding."""
+        """Whether it speaks of this finding."""
         return rule == self.rule and fnmatchcase(finding, self.where)
 
 
@@ -77,7 +77,7 @@ EXPLAINED: tuple[Explained, ...] = (
 def sorted_out(
     rule: str, findings: Iterable[str], explained: Iterable[Explained] = EXPLAINED
 ) -> tuple[list[str], list[tuple[str, Explained]]]:
-    """Split a rule's findings into unexplained and explained ones."""
+    """Return the findings of a rule that nothing explains, and those that something does."""
     broken, allowed = [], []
     known = list(explained)
     for finding in findings:

@@ -1,4 +1,4 @@
-"""Snapshot of known advisories, so that CI and tests need no network; and the pinned versions."""
+"""The advisories that were known on one day: a file, so that CI and tests ask nobody; and what is pinned."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAIVERS = ROOT / "requirements" / "advisory-waivers.yaml"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Advisories known on a date; ``how`` describes their source and gaps."""
+    """What was known when: ``how`` says where from, and what is missing."""
 
     made: dt.date
     how: str
@@ -54,7 +54,7 @@ def waivers(path: Path = WAIVERS) -> list[Waiver]:
 
 
 def pinned(root: Path = ROOT) -> dict[str, list[Pin]]:
-    """Return the pins of each lock file, and of the engines in AWS's images that plans use."""
+    """Return what is pinned where: each lock file, and the engines in AWS's images that a plan names."""
     locks = {
         lock.relative_to(root).as_posix(): read_pins(lock.read_text(encoding="utf-8"))
         for lock in lock_files()
@@ -72,7 +72,7 @@ def _engines(catalog: Catalog) -> dict[str, list[Pin]]:
 
 
 def written(made: dt.date, how: str, records: Sequence[Mapping[str, Any]]) -> str:
-    """Return the text of a snapshot, one advisory per line for readable diffs."""
+    """Return the text of a snapshot; one advisory a line, so that a difference shows what is new."""
     rows = [
         json.dumps(_lean(record), sort_keys=True) for record in sorted(records, key=lambda each: each["id"])
     ]
@@ -81,7 +81,7 @@ def written(made: dt.date, how: str, records: Sequence[Mapping[str, Any]]) -> st
 
 
 def _lean(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of an OSV record that the check reads."""
+    """What the gate reads of an OSV record, in OSV's own form."""
     kept = {
         key: record[key] for key in ("id", "aliases", "summary", "published", "withdrawn") if record.get(key)
     }

@@ -28,7 +28,7 @@ CASES = [
         "jumpstart-unaccelerated",
         GPT,
         severity="info",
-        said="SM_VLLM_SPECULATIVE_CONFIG is not set: there is no speculation",
+        said="SM_VLLM_SPECULATIVE_CONFIG is not set: nothing is drafted",
         catalog=entry_with(speculative_config=""),
     ),
     Case(
@@ -50,7 +50,7 @@ CASES = [
         "jumpstart-deprecated",
         GPT,
         severity="warning",
-        said="AWS marks openai-reasoning-gpt-oss-20b 3.38.0 as deprecated",
+        said="AWS calls openai-reasoning-gpt-oss-20b 3.38.0 deprecated",
         catalog=entry_with(deprecated=True),
     ),
     Case(

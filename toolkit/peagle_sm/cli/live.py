@@ -1,4 +1,4 @@
-"""Live progress on a terminal; the only module that imports rich."""
+"""The line that moves on a terminal; the only module that imports rich."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 
 class LiveLine:
-    """Progress with a line for each finished phase, a spinner for the running one.
-
-    Its clock runs between polls.
-    """
+    """Finished phases stay as lines; the running one has a spinner and a clock that runs between polls."""
 
     def __init__(self, monotonic: Callable[[], float], console: Console | None = None) -> None:
         """Draw on `console`, stderr unless given; `monotonic` gives seconds."""
@@ -44,7 +41,7 @@ class LiveLine:
         self.pause()
 
     def __call__(self, event: Event) -> None:
-        """Show the event; if it begins a new phase, print the previous one as a line."""
+        """Show the event; when its phase is new, the one before becomes a line."""
         if not self._live.is_started:
             self._live.start()
         line = self._line()
@@ -54,7 +51,7 @@ class LiveLine:
             self._leave(line)
 
     def pause(self) -> None:
-        """Print the phase as a line and stop drawing until the next event."""
+        """Stop drawing, for a question say, and leave the phase as a line; the next event starts again."""
         line = self._line()
         self._event = None
         self._leave(line)

@@ -1,1 +1,1 @@
-"""Pure core: specs, catalogue, plans and checks; I/O only for packaged data."""
+"""The pure core: specs, catalogue, plans and checks, with no I/O beyond its own packaged data."""

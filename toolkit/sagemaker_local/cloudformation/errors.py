@@ -1,4 +1,4 @@
-"""Errors of the local CloudFormation.
+"""What goes wrong in the local CloudFormation.
 
 TemplateError         a template, a parameter or a value is not right; the API tells it as ValidationError
 CloudFormationError   an answer of the API other than success, with AWS's own code
@@ -23,14 +23,14 @@ class CloudFormationError(Exception):
 
 
 class Interrupted(Exception):
-    """The server is shutting down while a stack's operation runs."""
+    """The server is being shut down while a stack's operation goes on."""
 
 
 def invalid(message: str) -> CloudFormationError:
-    """Return AWS's most common error, a ValidationError."""
+    """Make AWS's most common refusal."""
     return CloudFormationError("ValidationError", message)
 
 
 def no_such_stack(name: str) -> CloudFormationError:
-    """Return the error for a stack that does not exist."""
+    """Refuse a stack that is not there."""
     return invalid(f"Stack with id {name} does not exist")

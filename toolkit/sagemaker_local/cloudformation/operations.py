@@ -1,4 +1,4 @@
-"""Operations on a whole stack. Each function blocks until the stack's status is final."""
+"""What happens to a stack as a whole. Each function blocks until the stack has come to rest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threading import Event
 
 from sagemaker_local.cloudformation import graph
 from sagemaker_local.cloudformation.errors import TemplateError
-from sagemaker_local.cloudformation.language.evaluation import Evaluation, Output
+from sagemaker_local.cloudformation.evaluation import Evaluation, Output
 from sagemaker_local.cloudformation.planning import changes
 from sagemaker_local.cloudformation.stack import Desired, Resource, Snapshot, Stack
 from sagemaker_local.cloudformation.tools import Tools
@@ -24,7 +24,7 @@ CheckExports = Callable[[Stack, Iterable[Output]], str | None]
 
 @dataclass
 class Operation:
-    """One operation on one stack: its caller, and whether it was cancelled."""
+    """One operation on one stack: who asked, and whether it was called off."""
 
     tools: Tools
     stack: Stack
@@ -33,7 +33,7 @@ class Operation:
     cancelled: Event = field(default_factory=Event)
 
     def move(self, status: str, reason: str | None = None) -> None:
-        """Change the stack's status."""
+        """Go on to another status of the stack."""
         with self.tools.lock:
             self.stack.move(status, reason, self.token)
 
@@ -42,7 +42,7 @@ class Operation:
         return Work(self.tools, self.stack, self.token)
 
     def create(self, desired: Desired, evaluation: Evaluation, on_failure: str) -> None:
-        """Create a stack's resources; ``on_failure`` is ROLLBACK, DELETE or DO_NOTHING."""
+        """Make a stack's resources; ``on_failure`` is ROLLBACK, DELETE or DO_NOTHING."""
         wrong = self._forward(desired, evaluation, self.work(), "create")
         if self.cancelled.is_set():
             return  # somebody deletes the stack
@@ -58,11 +58,11 @@ class Operation:
             self.roll_creation_back()
 
     def roll_creation_back(self) -> None:
-        """Delete what a failed creation created; the stack stays, empty."""
+        """Take down what a failed creation made; the stack stays, empty."""
         self._take_down("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", creating=True)
 
     def update(self, desired: Desired, evaluation: Evaluation, *, disable_rollback: bool) -> None:
-        """Update a stack, or roll it back if that fails."""
+        """Bring a stack to what is wanted, or back to what it was."""
         stack = self.stack
         before = stack.before or stack.snapshot()
         stack.before = before
@@ -88,7 +88,7 @@ class Operation:
             self.roll_update_back(before)
 
     def roll_update_back(self, before: Snapshot, skip: frozenset[str] = frozenset()) -> None:
-        """Restore what an update changed; ``skip`` names resources to leave as they are."""
+        """Restore what an update changed; ``skip`` names resources that are taken to be right as they are."""
         stack = self.stack
         work = self.work()
         names = {**dict.fromkeys(before.resources), **dict.fromkeys(stack.resources)}
@@ -114,14 +114,14 @@ class Operation:
         self.move("UPDATE_ROLLBACK_COMPLETE")
 
     def delete(self, retain: frozenset[str] = frozenset()) -> None:
-        """Delete a stack; ``retain`` names resources to keep."""
+        """Take a stack down; ``retain`` names resources that are let go of instead."""
         with self.tools.lock:
             for name in retain & self.stack.resources.keys():
                 self.stack.tell_of(self.stack.resources.pop(name), "DELETE_SKIPPED", None, self.token)
         self._take_down("DELETE_COMPLETE", "DELETE_FAILED", creating=False)
 
     def _forward(self, desired: Desired, evaluation: Evaluation, work: Work, verb: str) -> str | None:
-        """Update every resource; return the reason if that fails."""
+        """Bring every resource to what is wanted; give the reason when that fails."""
         tools, stack = self.tools, self.stack
         try:
             changes(
@@ -147,7 +147,7 @@ class Operation:
         return self._settle(evaluation)
 
     def _settle(self, evaluation: Evaluation) -> str | None:
-        """Evaluate the outputs and publish the exports; return the reason if that fails."""
+        """Evaluate the outputs and publish the exports; give the reason when that fails."""
         try:
             outputs = evaluation.outputs(Live(self.stack))
         except TemplateError as error:
@@ -160,7 +160,7 @@ class Operation:
         return wrong
 
     def _clean_up(self, work: Work, leftovers: list[tuple[Resource, str]]) -> None:
-        """Delete what the stack no longer lists; a failed deletion is skipped, as in AWS."""
+        """Delete what the stack no longer lists; what cannot be deleted is given up, as AWS does."""
         by_number = {str(number): pair for number, pair in enumerate(leftovers)}
 
         def remove(number: str) -> bool:
@@ -176,7 +176,7 @@ class Operation:
         graph.run(_taking_down(resources), remove, stop_at_failure=False)
 
     def _take_down(self, well: str, badly: str, *, creating: bool) -> None:
-        """Delete every resource of the stack, dependent resources first."""
+        """Delete every resource of the stack, those first on which nothing stands."""
         stack, work = self.stack, self.work()
         resources = dict(stack.resources)
 
@@ -202,7 +202,7 @@ def _lasting(policy: str) -> str:
 
 
 def _taking_down(resources: Mapping[str, Resource]) -> dict[str, frozenset[str]]:
-    """Return, for each key, the resources that must be deleted before it: those that depend on it."""
+    """Say for each key what must be deleted before it: whatever stands on its resource."""
     return {
         key: frozenset(
             other

@@ -1,4 +1,4 @@
-"""Clock, clients, types and lock for operations on stacks."""
+"""What the operations on stacks need of the world around them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from sagemaker_local.cloudformation.resources.base import Handler
 
 
 class Types(Protocol):
-    """Supported resource types."""
+    """The resource types that there are."""
 
     def handler(self, type_name: str) -> Handler | None:
-        """Return the handler of a type, or None."""
+        """Give the handler of a type; None when there is no such type."""
 
     def wrong_property(self, type_name: str, properties: Mapping[str, Any]) -> str | None:
-        """Return what is wrong with a resource's properties, or None."""
+        """Say what is wrong with a resource's properties; None when nothing is."""
 
     def taggable(self, type_name: str) -> bool:
-        """Return whether the stack's tags go to resources of this type."""
+        """Say whether the stack's tags go to resources of this type."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,6 @@ class Tools:
     lock: RLock = field(default_factory=RLock)
 
     def immutable(self, type_name: str) -> frozenset[str]:
-        """Return the properties of a type whose change replaces a resource."""
+        """Give the properties of a type whose change replaces a resource."""
         handler = self.types.handler(type_name)
         return handler.immutable if handler is not None else frozenset()

@@ -1,4 +1,4 @@
-"""Resource types, as the engine uses them."""
+"""The resource types as the engine asks for them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class RegisteredTypes:
     """The types that have a handler, checked against AWS's own schemas."""
 
     def __init__(self, find: Callable[[str], Handler | None] = handler_for) -> None:
-        """Set up with the handlers."""
+        """Take where handlers are found."""
         self._find = find
 
     def handler(self, type_name: str) -> Handler | None:
-        """Return the handler of a type, or None."""
+        """Give the handler of a type; None when there is no such type."""
         return self._find(type_name)
 
     def wrong_property(self, type_name: str, properties: Mapping[str, Any]) -> str | None:
-        """Return what is wrong with a resource's properties, or None."""
+        """Say what is wrong with a resource's properties; None when nothing is."""
         unknown = unsupported_property(type_name, properties)
         if unknown is not None:
             return f"Encountered unsupported property {unknown}"
@@ -33,6 +33,6 @@ class RegisteredTypes:
         return None
 
     def taggable(self, type_name: str) -> bool:
-        """Return whether the stack's tags go to resources of this type."""
+        """Say whether the stack's tags go to resources of this type."""
         allowed = allowed_properties(type_name)
         return allowed is not None and "Tags" in allowed

@@ -1,1 +1,1 @@
-"""Initial contents of a local AWS: roles, buckets, JumpStart's catalogue and the stand-in weights."""
+"""What a fresh local AWS holds: roles, buckets, JumpStart's catalogue and the stand-in weights."""

@@ -1,4 +1,4 @@
-"""Encoding of an answer: SageMaker's frames, or plain bytes as on the OpenAI route. Pure."""
+"""How the bytes of an answer travel: in SageMaker's frames, or bare as on the OpenAI route. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GARBAGE_BYTES = 48
 
 
 class Wire(Protocol):
-    """Encoder of payload for the connection."""
+    """Turns payload into what goes over the connection."""
 
     def part(self, payload: bytes) -> bytes:
         """Encode one part of the answer."""
@@ -42,7 +42,7 @@ class EventStreamWire:
 
 
 class BareWire:
-    """Plain server-sent events, without checksums."""
+    """Server-sent events as they are: nothing but their own form protects them."""
 
     def part(self, payload: bytes) -> bytes:
         """Return the payload."""

@@ -1,4 +1,4 @@
-"""Writes a streamed answer to a connection, with its fault, if any."""
+"""Writes a streamed answer to a connection, as its fault, if any, wants it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from sagemaker_local.faults.wires import Wire
 
 
 class EndedByFault(Exception):
-    """A fault has ended the answer; write nothing more."""
+    """A fault has ended the answer; nothing more is to be written."""
 
 
 class ClientLeft(Exception):
-    """The client has closed the connection of a stream."""
+    """Whoever asked for a stream has closed the connection."""
 
 
 class PartWriter:
-    """Writer of a streamed answer: the engine's bytes go in.
+    """The last step of a streamed answer: give it the engine's bytes, it writes them.
 
     Every route that streams ends in one, so that `peagle-sm local fault` reaches it. The OpenAI route, for
     example (``response`` prepared, its headers sent)::
@@ -41,7 +41,7 @@ class PartWriter:
     def __init__(
         self, request: web.Request, response: web.StreamResponse, wire: Wire, strike: Strike | None
     ) -> None:
-        """Set up with a response (headers sent), the payload's encoding, and the request's fault."""
+        """Take a response whose headers are sent, how payload travels, and the fault of this request."""
         self.response = response
         self._request = request
         self._wire = wire
@@ -86,12 +86,12 @@ class PartWriter:
 
 
 def silence_of(strike: Strike | None) -> float:
-    """Delay of a whole answer, in seconds."""
+    """How long a whole answer is held back, in seconds."""
     return float(strike.option("seconds")) if strike is not None and strike.kind == "stall" else 0.0
 
 
 async def sent_whole(request: web.Request, answer: web.Response, strike: Strike | None) -> web.StreamResponse:
-    """Return an answer that is sent in one piece, cut short by its fault, if any.
+    """Return an answer that is sent in one piece, cut short where its fault says so.
 
     A clean cut is an answer whose length is right and whose end is missing; another one promises the whole
     length and breaks off half-way, or before the first byte.

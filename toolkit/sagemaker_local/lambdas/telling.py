@@ -1,4 +1,4 @@
-"""Metrics (AWS/Lambda) and logs of invocations."""
+"""What CloudWatch is told of invocations: metrics under AWS/Lambda and the function's log."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Teller:
     """Writes on the local clock."""
 
     def __init__(self, moto: Moto, clock: LocalClock) -> None:
-        """Set up with moto and the clock."""
+        """Take moto and the clock."""
         self._moto = moto
         self._clock = clock
 
     def began(self, function: Function) -> datetime:
-        """Record an invocation's start; return the timestamp for its metrics."""
+        """Note that an invocation begins; give the time that its metrics carry."""
         return self._clock.now()
 
     def throttled(self, function: Function) -> None:
@@ -53,7 +53,7 @@ class Teller:
 
 
 def report(function: Function, outcome: Outcome) -> list[str]:
-    """Return an invocation's log as Lambda writes it (the plain text format)."""
+    """Give an invocation's log as Lambda writes it (the plain text format)."""
     request = f"RequestId: {outcome.request_id}"
     return [
         f"START {request} Version: $LATEST",

@@ -1,4 +1,4 @@
-"""Settings of the Lambdas from their environment, and the current time."""
+"""The environment of the Lambdas, read and checked once; and what time it is."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _CLOCK = "PEAGLE_LOCAL_CLOCK_URL"
 
 
 class SettingsError(Exception):
-    """Error: the Lambda's environment is not as the guard's stack sets it."""
+    """The Lambda's environment is not what the guard's stack writes."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the Lambdas; only the local SageMaker sets ``clock_url``."""
+    """What the guard's stack tells its Lambdas. ``clock_url`` is only ever set by the local SageMaker."""
 
     table: str
     topic_arn: str
@@ -60,7 +60,7 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
 
 
 def time_of(event: Mapping[str, object]) -> datetime | None:
-    """Return the time in an event (aware, UTC); None if it is missing or invalid."""
+    """Return the time that an event carries (aware, UTC); None where it carries none that can be read."""
     text = event.get("time")
     if not isinstance(text, str):
         return None
@@ -74,16 +74,16 @@ def parse_time(text: str) -> datetime:
     """Read an ISO time; without an offset it is UTC.
 
     Raises:
-        ValueError: the text is not an ISO time.
+        ValueError: it is none.
     """
     moment = datetime.fromisoformat(text)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def now(settings: Settings) -> datetime:
-    """Return the current time for events without a time (custom resources): the system's clock.
+    """Return the present for what carries no time (custom resources): the system's clock.
 
-    The local SageMaker has its own clock, on which its schedules run, and sets its URL.
+    The local SageMaker has a clock of its own, on which its schedules run; there it says where to ask.
     """
     if settings.clock_url is None:
         return datetime.now(UTC)

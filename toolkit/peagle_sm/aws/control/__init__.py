@@ -1,1 +1,1 @@
-"""Control planes of AWS services: one thin function per call."""
+"""The control planes: one thin function a call."""

@@ -1,1 +1,1 @@
-"""Sessions, signing, and the mapping of botocore's errors."""
+"""Where calls go, and how they are signed; the errors of botocore become ours here."""

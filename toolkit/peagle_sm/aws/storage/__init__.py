@@ -1,1 +1,1 @@
-"""File storage: S3, the Hugging Face hub, and the local cache."""
+"""Files: S3, and the Hugging Face hub."""

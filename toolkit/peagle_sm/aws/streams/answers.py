@@ -1,8 +1,8 @@
-"""Content of an answer: text, tool calls, tokens, times, acceptance. Pure.
+"""The content of an answer: text, tool calls, tokens, times, acceptance. Pure.
 
-The formats are OpenAI's, as written by vLLM 0.32.0 (``entrypoints/generate/base/protocol.py``,
-``entrypoints/openai/*/protocol.py``). Functions that parse a part raise `ValueError`, `TypeError`, `KeyError`
-or `AttributeError` on another format.
+The forms are OpenAI's as vLLM 0.32.0 writes them (``entrypoints/generate/base/protocol.py``,
+``entrypoints/openai/*/protocol.py``). Functions that read a part raise `ValueError`, `TypeError`, `KeyError`
+or `AttributeError` on another form.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from peagle_sm.core.display import Card, Shown
 
 @dataclass(frozen=True)
 class ToolCall:
-    """One tool call of the model; ``arguments`` is its JSON text, not validated."""
+    """One call that the model asks for; ``arguments`` is JSON as the model wrote it, not checked."""
 
     id: str
     name: str
@@ -26,7 +26,7 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class ToolCallPart:
-    """A piece of a tool call; the pieces with one ``index`` form a `ToolCall`."""
+    """A piece of a tool call: joined by ``index``, the pieces make a `ToolCall`."""
 
     index: int
     id: str = ""
@@ -36,10 +36,10 @@ class ToolCallPart:
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """One output token with its natural log-probability.
+    """One output token and its natural log-probability; ``top`` are the likeliest tokens at its place.
 
-    ``top`` are the most likely tokens at its position. ``data`` are the token's bytes, which may be part of a
-    character; None if not reported. ``logprob`` is None if not reported.
+    ``data`` are the token's bytes, which need not be whole characters; None where the engine does not tell
+    them. ``logprob`` is None where the engine gives none.
     """
 
     token: str
@@ -50,7 +50,7 @@ class TokenLogprob:
 
 @dataclass(frozen=True)
 class Usage:
-    """Token counts of the engine; None if not reported."""
+    """The engine's own count of tokens; None where it does not say."""
 
     prompt_tokens: int | None
     completion_tokens: int | None
@@ -62,10 +62,9 @@ class Usage:
 def said_in(
     choice: Mapping[str, Any],
 ) -> tuple[str, str, tuple[ToolCallPart, ...], tuple[TokenLogprob, ...]]:
-    """Return text, reasoning, tool calls and log-probabilities of one choice.
+    """Text, reasoning, tool calls and log-probabilities of one choice: completion or chat, whole or delta.
 
-    The choice may be of a completion or a chat, whole or a delta. vLLM's field is ``reasoning``; older
-    versions and other engines use ``reasoning_content``.
+    vLLM calls a model's thoughts ``reasoning``; it called them ``reasoning_content`` before, as others do.
     """
     told = choice.get("logprobs")
     logprobs = logprobs_of(told) if told else ()
@@ -84,7 +83,7 @@ def said_in(
 
 
 def usage_of(told: Mapping[str, Any]) -> Usage:
-    """Parse a ``usage`` object."""
+    """Read a ``usage`` object."""
     prompt = told.get("prompt_tokens_details") or {}
     completion = told.get("completion_tokens_details") or {}
     return Usage(
@@ -97,7 +96,7 @@ def usage_of(told: Mapping[str, Any]) -> Usage:
 
 
 def tool_call_parts(told: Any) -> tuple[ToolCallPart, ...]:
-    """Parse the ``tool_calls`` of a delta, or of a whole message (in order)."""
+    """Read the ``tool_calls`` of a delta, or of a whole message, which numbers them by their order."""
     return tuple(_tool_call_part(call, place) for place, call in enumerate(told))
 
 
@@ -112,21 +111,21 @@ def _tool_call_part(call: Mapping[str, Any], place: int) -> ToolCallPart:
 
 
 class ToolCalls:
-    """Collector that joins the pieces of tool calls."""
+    """Joins the pieces of tool calls."""
 
     def __init__(self) -> None:
-        """Start without tool calls."""
+        """None yet."""
         self._calls: dict[int, tuple[list[str], list[str], list[str]]] = {}
 
     def add(self, part: ToolCallPart) -> None:
-        """Add the next piece."""
+        """Take the next piece."""
         ids, names, arguments = self._calls.setdefault(part.index, ([], [], []))
         ids.append(part.id)
         names.append(part.name)
         arguments.append(part.arguments)
 
     def all(self) -> tuple[ToolCall, ...]:
-        """Return the calls so far, in the order of their index."""
+        """The calls as far as they have come, in the order of their index."""
         return tuple(
             ToolCall(next(filter(None, ids), ""), "".join(names), "".join(arguments))
             for _, (ids, names, arguments) in sorted(self._calls.items())
@@ -134,7 +133,7 @@ class ToolCalls:
 
 
 def logprobs_of(told: Mapping[str, Any] | None) -> tuple[TokenLogprob, ...]:
-    """Parse the ``logprobs`` of a choice, in the format of chats or completions."""
+    """Read the ``logprobs`` of a choice, in the form of chats or of completions."""
     if not told:
         return ()
     if "tokens" in told:
@@ -184,7 +183,7 @@ def _count(told: Any) -> int | None:
     raise TypeError(f"a count of type {type(told).__name__}")
 
 
-#: vLLM's finish reasons for incomplete answers (``v1/engine/__init__.py``, 0.32.0).
+#: Of vLLM's finish reasons (``v1/engine/__init__.py``, 0.32.0) those of an answer that is not whole.
 _GIVEN_UP = ("abort", "error")
 
 
@@ -192,10 +191,10 @@ _GIVEN_UP = ("abort", "error")
 class Chunk:
     """One piece of a stream.
 
-    ``token_count`` is None if not reported; with speculation a chunk may hold several tokens. ``at_ms``
-    counts from the sending of the request. ``reasoning`` is a reasoning model's text before its answer;
-    ``tool_calls`` are pieces, which `TokenStream.tool_calls` joins; ``logprobs`` has one entry per token if
-    requested.
+    ``token_count`` is None when the engine does not say; a chunk may hold several tokens when
+    speculating. ``at_ms`` counts from the sending of the request. ``reasoning`` is what a reasoning
+    model thinks before it answers; ``tool_calls`` are pieces, which `TokenStream.tool_calls` joins;
+    ``logprobs`` has one entry a token where they were asked for.
     """
 
     text: str
@@ -209,7 +208,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Acceptance of one request's draft tokens.
+    """How one request's drafts fared.
 
     ``acceptance_length`` is tokens per target step, the bonus token included; ``survival[i - 1]`` is the
     share of steps that accepted at least i draft tokens; ``histogram[j]`` counts steps that accepted
@@ -227,12 +226,12 @@ class Acceptance:
 
 @dataclass(frozen=True)
 class StreamSummary(Shown):
-    """Times and token counts of one request.
+    """The figures of one request.
 
     ``ttft_ms``: sending to first text; None when not streamed. ``total_ms``: sending to the end.
     ``otps``: output tokens per second of ``total_ms``. ``tpot_ms``: (last text - first text) /
     (output tokens - 1); None below two tokens. Token counts come from the engine's ``usage``, which is kept
-    in full; None if the engine did not send it.
+    whole; None where the engine did not send it.
     """
 
     output_tokens: int | None
@@ -248,7 +247,7 @@ class StreamSummary(Shown):
 
     @property
     def acceptance_length(self) -> float | None:
-        """Tokens per target step; None if not reported (mode none)."""
+        """Tokens per target step, or None when the engine does not report it (mode none)."""
         return None if self.acceptance is None else self.acceptance.acceptance_length
 
     def to_dict(self) -> dict[str, Any]:
@@ -256,11 +255,11 @@ class StreamSummary(Shown):
         return {**asdict(self), "acceptance_length": self.acceptance_length}
 
     def card(self) -> Card:
-        """Return the summary that a notebook shows."""
+        """What a notebook shows of it."""
         told = self.acceptance
-        drafts = "" if told is None else f"{told.acceptance_length:.2f} tokens per target step"
+        drafts = "" if told is None else f"{told.acceptance_length:.2f} tokens a pass of the target"
         if told is not None:
-            drafts += f" ({told.accepted_tokens} of {told.draft_tokens} draft tokens accepted)"
+            drafts += f" ({told.accepted_tokens} of {told.draft_tokens} draft tokens taken)"
         fields = (
             ("tokens", "" if self.output_tokens is None else f"{self.output_tokens} out"),
             ("speed", "" if self.otps is None else f"{self.otps:.1f} tokens/s"),
@@ -274,7 +273,7 @@ class StreamSummary(Shown):
 
 @dataclass(frozen=True)
 class Choice:
-    """One of several answers to a request."""
+    """One of the answers to a request that asks for several."""
 
     index: int
     text: str
@@ -286,11 +285,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Completion:
-    """A whole answer; ``raw`` is the engine's JSON document.
+    """A whole answer; ``raw`` is the engine's own document (of a stream: the last one with ``usage``).
 
-    For a stream, ``raw`` is the last document with ``usage``. If a request has several answers (``n`` above
-    1, or a list of prompts), the fields are those of the first, ``others`` are the rest, and the summary
-    counts the tokens of all.
+    Where a request asks for several answers (``n`` above 1, or a list of prompts), the fields are those of
+    the first, ``others`` are the rest, and the summary counts the tokens of all.
     """
 
     text: str
@@ -305,13 +303,13 @@ class Completion:
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """All answers, in the engine's order."""
+        """Every answer, in the engine's order."""
         first = Choice(0, self.text, self.finish_reason, self.reasoning, self.tool_calls, self.logprobs)
         return (first, *self.others)
 
 
 def choices_of(document: Mapping[str, Any]) -> list[Choice]:
-    """Parse all answers of a whole response, in the engine's order."""
+    """Read every answer of a whole response, in the engine's order."""
     read = [_choice(told, place) for place, told in enumerate(document["choices"])]
     return sorted(read, key=lambda choice: choice.index)
 
@@ -328,10 +326,10 @@ def _choice(told: Mapping[str, Any], place: int) -> Choice:
 
 
 def acceptance_of(document: Mapping[str, Any]) -> Acceptance | None:
-    """Parse vLLM's per-request speculation metrics from a response or last chunk.
+    """Read vLLM's per-request speculative-decoding metrics (0.32 and later) from a response or last chunk.
 
-    vLLM 0.32 and later writes them. None if they are absent (speculation off, ``n`` above 1, or the flag not
-    set) or have an unknown format: vLLM calls them experimental, and they do not affect the answer.
+    None when they are absent (speculation off, ``n`` above 1, or the flag not set), or in a form that is not
+    known: vLLM calls them experimental, and an answer is no worse for them.
     """
     told = speculation_in(document)
     if told is None:
@@ -357,17 +355,17 @@ def _acceptance(told: Mapping[str, Any]) -> Acceptance:
 
 
 def speculation_in(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the metrics for `acceptance_of` from a response; None without any."""
+    """The metrics that `acceptance_of` reads, wherever in a response they stand; None without any."""
     metrics = document.get("metrics") or (document.get("usage") or {}).get("metrics")
     told = metrics.get("speculative_decoding") if isinstance(metrics, Mapping) else None
     return told if isinstance(told, Mapping) else None
 
 
 def error_in(document: Mapping[str, Any]) -> str | None:
-    """Return the message of an engine's JSON error; None if it is not an error.
+    """The message of an error that the engine sent as JSON; None where the document is no error.
 
-    vLLM writes ``{"error": {...}}``, older versions ``{"object": "error", "message": ...}``, and its FastAPI
-    layer ``{"detail": ...}``.
+    vLLM writes ``{"error": {...}}``, older versions ``{"object": "error", "message": ...}``, and FastAPI
+    below it ``{"detail": ...}``.
     """
     found = engine_error(document)
     if found is None:
@@ -377,7 +375,7 @@ def error_in(document: Mapping[str, Any]) -> str | None:
 
 
 def engine_error(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return an error's fields (message, type, code, param); None if not an error."""
+    """The fields of an error (message, and where given type, code, param); None where it is no error."""
     error = document.get("error")
     if not error and document.get("object") == "error":
         error = {name: value for name, value in document.items() if name not in ("object", "error")}
@@ -391,7 +389,7 @@ def engine_error(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def aborted_in(document: Mapping[str, Any]) -> str | None:
-    """Return the finish_reason of an aborted answer (abort, error); else None."""
+    """The finish_reason of an answer that the engine gave up (vLLM: abort, error); None for any other."""
     choices = document.get("choices")
     for choice in choices if isinstance(choices, list) else ():
         reason = choice.get("finish_reason") if isinstance(choice, Mapping) else None
@@ -410,7 +408,7 @@ def summarise(
     first_ms: float | None = None,
     last_ms: float | None = None,
 ) -> StreamSummary:
-    """Create the summary from the engine's token counts and the times."""
+    """Make the summary from the engine's counts and the times."""
     tokens = None if usage is None else usage.completion_tokens
     otps = tokens / total_ms * 1000 if tokens is not None and total_ms > 0 else None
     tpot = None

@@ -1,8 +1,8 @@
-"""Decoding of a stream's bytes to events, chunks and the whole answer. Pure.
+"""From a stream's bytes to events, typed chunks and the whole answer. Pure.
 
-The bytes may be cut anywhere; they are server-sent events, inside event-stream messages if ``framed``.
-`TokenStream` and `AsyncTokenStream` only move bytes. This module decodes the bytes and classifies the errors
-for both.
+The bytes may be cut anywhere; they are server-sent events, inside event-stream messages where ``framed``.
+`TokenStream` and `AsyncTokenStream` only move bytes. What the bytes mean, and what broke a stream, is decided
+here, once for both.
 """
 
 from __future__ import annotations
@@ -54,32 +54,34 @@ from peagle_sm.core.errors import (
 Document = dict[str, Any]
 
 _QUOTED_BYTES = 200
-#: A lone UTF-16 surrogate: JSON can contain it, text cannot.
+#: Half a character of UTF-16, which JSON can write and no text can hold.
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_FAILED_STEP = "Read the engine's log with `peagle-sm logs NAME`; details.partial_text has the text so far."
-_SMALLER_STEP = "Request fewer tokens, or fewer logprobs."
+_FAILED_STEP = (
+    "Read the engine's output with `peagle-sm logs NAME`; partial_text in the details holds what came."
+)
+_SMALLER_STEP = "Ask for fewer tokens, or for less beside them (logprobs)."
 _WHOLE_STEP = (
-    "Request the answer without a stream: endpoint.invoke(...), or `peagle-sm invoke NAME --no-stream`."
+    "Ask for the answer without a stream: endpoint.invoke(...), or `peagle-sm invoke NAME --no-stream`."
 )
 
 
 class EventReader:
-    """Parser from parts to documents; ``problem`` is the error that ended it early.
+    """Feed parts, get documents; ``problem`` is what ended the stream before its answer did.
 
-    Complete documents before a problem are still returned: the problem comes after them.
+    Documents that came whole before a problem are still returned: the problem comes after them.
     """
 
     def __init__(self, *, framed: bool, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
-        """Start empty; ``framed``: in AWS event-stream messages, not bare SSE."""
+        """``framed``: the events come inside messages of ``application/vnd.amazon.eventstream``."""
         self._frames = FrameDecoder() if framed else None
         self._sse = SseParser(max_event_bytes)
-        self._begun = False  #: whether an event has arrived
-        self.done = False  #: whether [DONE] has arrived
+        self._begun = False  #: whether an event has come
+        self.done = False  #: whether [DONE] has come
         self.problem: StreamError | None = None
 
     @property
     def over(self) -> bool:
-        """True if nothing more must be read."""
+        """Whether nothing more is to be read."""
         return self.done or self.problem is not None
 
     def feed(self, part: bytes) -> list[Document]:
@@ -101,22 +103,22 @@ class EventReader:
         return found
 
     def finish(self, *, finished: bool) -> list[Document]:
-        """Process the end of the bytes; ``finished``: a finish_reason has arrived."""
+        """The bytes have ended; ``finished``: a finish_reason has come. Judge whether the answer is whole."""
         if self.over:
             return []
         if self._frames is not None and not self._frames.is_whole:
             self.problem = StreamCut("The stream was cut in the middle of a message.")
             return []
-        found, problem = self._rest_at_end()
+        found, problem = self._left()
         if problem is None and not (self.done or finished or any(map(_finishes, found))):
             problem = StreamCut(
-                "The stream ended before the answer was complete: no finish_reason and no [DONE] arrived."
+                "The stream ended before the answer did: no finish_reason and no [DONE] came."
             )
         self.problem = problem
         return found
 
-    def _rest_at_end(self) -> tuple[list[Document], StreamError | None]:
-        """Return the events at the end; a damaged event there counts as cut."""
+    def _left(self) -> tuple[list[Document], StreamError | None]:
+        """What an end leaves; what is damaged there was cut."""
         try:
             found = self._parsed(self._sse.finish())
         except SseError as error:
@@ -136,12 +138,12 @@ class EventReader:
         return self._parsed(events)
 
     def _not_a_stream(self, error: SseError) -> StreamError | None:
-        """Return the error if the engine answered with one JSON document, else None."""
+        """The problem where the engine answered with one JSON document; None where it began a stream."""
         if self._begun or not isinstance(error, StrangeLine) or not error.line.lstrip().startswith(b"{"):
             return None
         try:
             document = json.loads(error.line)
-        except (ValueError, RecursionError):  # on several lines, or cut
+        except (ValueError, RecursionError):  # written over several lines, or cut
             document = {}
         return _reported(document) or StreamDamaged(
             "The engine ignored `stream`: it answered with one JSON document instead of a stream of events.",
@@ -163,33 +165,33 @@ class EventReader:
                 else:
                     self.problem = _not_json(event, error)
                 break
-            self.problem = self._document_error(document, event)
+            self.problem = self._wrong(document, event)
             if self.problem is not None:
                 break
             found.append(document)
-            if b"abort" in event or b"error" in event:  # a fast test that is rarely true
+            if b"abort" in event or b"error" in event:  # cheap, and rarely true
                 self.problem = _aborted(document)
                 if self.problem is not None:
                     break
         return found
 
-    def _document_error(self, document: Any, event: bytes) -> StreamError | None:
-        """Return the error of one document, if any."""
+    def _wrong(self, document: Any, event: bytes) -> StreamError | None:
+        """What is wrong with one document, if anything."""
         if not isinstance(document, dict):
-            return StreamDamaged(f"The stream has an event that is not an object: {_quoted(event)}")
+            return StreamDamaged(f"The stream holds an event that is not an object: {_quoted(event)}")
         if "error" in document or "choices" not in document:
             reported = _reported(document)
             if reported is not None:
                 return reported
             if "choices" not in document:
-                return StreamDamaged(f"The stream has an event that is not a completion: {_quoted(event)}")
+                return StreamDamaged(f"The stream holds an event that is no completion's: {_quoted(event)}")
         if b"\\u" in event and _SURROGATE.search(event) and not _is_text(document):
-            return StreamDamaged(f"The stream has half a character: {_quoted(event)}")
+            return StreamDamaged(f"The stream holds half a character: {_quoted(event)}")
         return None
 
 
 def _reported(document: Document) -> StreamError | None:
-    """Return the error in a document, with the engine's fields in its details."""
+    """The error that a document reports, with the engine's own fields in its details."""
     message = error_in(document)
     if message is None:
         return None
@@ -201,12 +203,12 @@ def _reported(document: Document) -> StreamError | None:
 
 
 def _aborted(document: Document) -> StreamError | None:
-    """Return the error of an answer that the engine aborted; its last text counts."""
+    """The error of an answer that the engine gave up; its last text still counts."""
     reason = aborted_in(document)
     if reason is None:
         return None
     return StreamReportedError(
-        f"The engine aborted the answer: finish_reason {reason!r}.",
+        f"The engine gave the answer up: finish_reason {reason!r}.",
         next_step=_FAILED_STEP,
         details={"finish_reason": reason},
     )
@@ -214,7 +216,7 @@ def _aborted(document: Document) -> StreamError | None:
 
 def _not_json(event: bytes, error: Exception) -> StreamError:
     what = "not UTF-8" if isinstance(error, UnicodeDecodeError) else "not JSON"
-    return StreamDamaged(f"The stream has an event that is {what}: {_quoted(event)}")
+    return StreamDamaged(f"The stream holds an event that is {what}: {_quoted(event)}")
 
 
 def _of_message(broken: Exception) -> StreamError:
@@ -230,12 +232,12 @@ def _of_message(broken: Exception) -> StreamError:
 
 def _of_line(error: SseError) -> StreamError:
     if isinstance(error, EventTooLarge):
-        return StreamTooLarge(f"The stream was closed: {error}.", next_step=_SMALLER_STEP)
+        return StreamTooLarge(f"The stream was dropped: {error}.", next_step=_SMALLER_STEP)
     return StreamDamaged(f"The stream is damaged: {error}.")
 
 
 def _is_text(document: Document) -> bool:
-    """Return whether all strings are valid text; surrogate pairs are."""
+    """Whether every string can be written: two halves that JSON writes side by side make a character."""
     try:
         json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -253,14 +255,14 @@ def _quoted(event: bytes) -> str:
 
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
-"""Limit of one answer's size: a hundred times the text of eight minutes at 300 tokens/s."""
+"""The most that is kept of one answer: a hundred times what eight minutes at 300 tokens/s are as text."""
 
-_ONE_STEP = "Request one answer per stream (one prompt, n=1), or all answers without a stream."
+_ONE_STEP = "Ask for one answer a stream (one prompt, n=1), or for all without a stream."
 _OTHER_FORM = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 
 
 class Assembler:
-    """Assembler from timed parts to chunks, and to the answer or a `problem`."""
+    """Feed parts and the time of their arrival, get chunks; in the end the answer, or `problem`."""
 
     def __init__(
         self,
@@ -269,7 +271,7 @@ class Assembler:
         max_event_bytes: int = MAX_EVENT_BYTES,
         max_answer_bytes: int = MAX_ANSWER_BYTES,
     ) -> None:
-        """Start empty; ``framed``: in AWS event-stream messages, not bare SSE."""
+        """``framed``: the bytes are ``application/vnd.amazon.eventstream``, not bare server-sent events."""
         self._events = EventReader(framed=framed, max_event_bytes=max_event_bytes)
         self._room = max_answer_bytes
         self._text = StringIO()
@@ -286,57 +288,57 @@ class Assembler:
 
     @property
     def done(self) -> bool:
-        """True if the engine marked the answer as complete; later bytes do not matter."""
+        """Whether the engine has said that the answer is whole; what comes after it does not matter."""
         return self._events.done
 
     @property
     def over(self) -> bool:
-        """True if the answer is complete, or an error ended it."""
+        """Whether the answer is whole, or something ended it before."""
         return self._events.over
 
     @property
     def problem(self) -> StreamError | None:
-        """Error that ended the stream early; it came after the chunks of `feed`."""
+        """What ended the stream before the answer; it came after the chunks that `feed` returned."""
         return self._events.problem
 
     @property
     def text(self) -> str:
-        """Text of the answer so far."""
+        """The answer so far."""
         return self._text.getvalue()
 
     @property
     def reasoning(self) -> str:
-        """Reasoning text so far."""
+        """What a reasoning model has thought so far."""
         return self._reasoning.getvalue()
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """Tool calls so far; the last may be incomplete before the end."""
+        """The tool calls so far; the last may not be whole before the end."""
         return self._calls.all()
 
     @property
     def logprobs(self) -> tuple[TokenLogprob, ...]:
-        """Log-probabilities so far, one per token; empty unless requested."""
+        """The log-probabilities so far, one a token; empty unless asked for."""
         return tuple(self._logprobs)
 
     def feed(self, part: bytes, at_ms: float) -> list[Chunk]:
-        """Return the chunks that ``part`` completes; ``at_ms`` is its arrival time."""
+        """Return the chunks that ``part`` completes; ``at_ms`` is when it came."""
         return self._chunks(self._events.feed(part), at_ms)
 
     def finish(self, at_ms: float) -> list[Chunk]:
-        """Return the remaining chunks at the end; check that the answer is complete."""
+        """The bytes have ended: return what was left, and judge whether the answer is whole."""
         return self._chunks(self._events.finish(finished=self._finish_reason is not None), at_ms)
 
     def fail(self, problem: StreamError) -> None:
-        """Record a transport error, unless the answer is complete or a problem exists."""
+        """The transport broke; nothing happens where the answer is whole, or a problem came before."""
         if not self._events.over:
             self._events.problem = problem
 
     def told(self, problem: StreamError, request_id: str) -> PeagleError:
-        """Return ``problem`` with the text before it and the request's id.
+        """Return ``problem`` with the text that came before it and the request's id.
 
-        vLLM checks some fields only after it has opened the stream (min_p with speculation): a 4xx before any
-        output refuses the request, as the same 4xx without a stream does.
+        vLLM checks some fields only after it has opened the stream (min_p with speculation): a 4xx that
+        comes before any output refuses the request, as the same 4xx does without a stream.
         """
         if self._first_ms is None:
             reported = problem.details.get("engine_error") or {}
@@ -346,7 +348,7 @@ class Assembler:
         return with_what_came(problem, self.text, request_id)
 
     def summary(self, request_id: str, total_ms: float) -> StreamSummary:
-        """Return the figures of a request that took ``total_ms``."""
+        """The figures, of a request that took ``total_ms`` to its end."""
         return summarise(
             self._usage,
             self._acceptance,
@@ -358,7 +360,7 @@ class Assembler:
         )
 
     def completion(self, summary: StreamSummary) -> Completion:
-        """Return the whole answer; ``raw`` is the last document with usage, if any."""
+        """The whole answer; its ``raw`` is the engine's last document with usage, if any."""
         return Completion(
             self.text,
             self._finish_reason,
@@ -376,21 +378,21 @@ class Assembler:
             try:
                 if _is_of_another(document["choices"]):
                     self._events.problem = StreamDamaged(
-                        "The stream has several answers; expected one.", next_step=_ONE_STEP
+                        "The stream holds several answers, and this reader reads one.", next_step=_ONE_STEP
                     )
                     break
                 chunk = self._chunk(document, at_ms)
             except _OTHER_FORM as error:
                 self._events.problem = StreamDamaged(
-                    f"The stream has an event that is not a completion: {error!r}"
+                    f"The stream holds an event that is no completion's: {error!r}"
                 )
                 break
             if chunk is not None:
                 chunks.append(chunk)
                 if self._room < 0:
                     self._events.problem = StreamTooLarge(
-                        "The stream was closed: the answer is larger than the limit.",
-                        next_step="Request fewer tokens, or fewer logprobs.",
+                        "The stream was dropped: the answer is larger than the reader keeps.",
+                        next_step="Ask for fewer tokens, or for less beside them (logprobs).",
                     )
                     break
         return chunks
@@ -407,7 +409,7 @@ class Assembler:
             raise TypeError(f"finish_reason of type {type(reason).__name__}")
         ids = choice.get("token_ids")
         if not (text or reason or reasoning or calls or logprobs or ids):
-            return None  # the role that starts a chat answer
+            return None  # the role that opens a chat answer
         chunk = Chunk(text, self._tokens_in(ids, usage), reason, at_ms, reasoning, calls, logprobs)
         self._room -= self._text.write(text)
         if reasoning or calls or logprobs:
@@ -421,7 +423,7 @@ class Assembler:
         return chunk
 
     def _keep(self, chunk: Chunk) -> None:
-        """Keep rare chunk fields; the sizes are rough sizes of Python objects."""
+        """Keep what few chunks have; the sizes are those of Python's objects, roughly."""
         self._room -= self._reasoning.write(chunk.reasoning)
         for call in chunk.tool_calls:
             self._calls.add(call)
@@ -445,5 +447,5 @@ class Assembler:
 
 
 def _is_of_another(choices: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether an event belongs to another answer than the first."""
+    """Whether an event belongs to another answer than the first: another prompt, or n above 1."""
     return bool(choices) and (len(choices) > 1 or (choices[0].get("index") or 0) != 0)

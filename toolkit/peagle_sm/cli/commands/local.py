@@ -1,4 +1,4 @@
-"""`peagle-sm local`: start, inspect and stop the SageMaker on this machine."""
+"""`peagle-sm local`: start, show and stop the SageMaker on this machine."""
 
 from __future__ import annotations
 
@@ -27,30 +27,28 @@ ENTRIES = (
     Entry(
         "status",
         "peagle_sm.cli.commands.local:status",
-        "Show the local server's URL, role, images, artifacts and engines.",
+        "Show where it listens, what a script needs to use it, and its engines.",
     ),
-    Entry("logs", "peagle_sm.cli.commands.local:logs", "Print the log of the local server, or of an engine."),
-    Entry("clock", "peagle_sm.cli.commands.local_faults:clock", "Move the local server's clock forward."),
+    Entry(
+        "logs", "peagle_sm.cli.commands.local:logs", "Print what the server wrote, or an endpoint's engine."
+    ),
+    Entry("clock", "peagle_sm.cli.commands.local_faults:clock", "Move its clock forward."),
     Entry(
         "fault",
         "peagle_sm.cli.commands.local_faults:fault",
-        "Inject faults into answers, to test a client.",
+        "Make answers go wrong on demand, to test a client.",
     ),
-    Entry(
-        "down",
-        "peagle_sm.cli.commands.local:down",
-        "Stop the local server and every process that it started.",
-    ),
+    Entry("down", "peagle_sm.cli.commands.local:down", "Stop it, and end every process that it started."),
 )
 
 
 @click.group(cls=LazyGroup, entries=ENTRIES)
 @global_options
 def local() -> None:
-    """Run a local SageMaker on this machine.
+    """Run a SageMaker on this machine.
 
-    It serves the AWS API on one port of the loopback address. Behind each endpoint it runs the real vLLM on
-    small stand-in weights. Needs the extra `local`. `peagle-sm local down` deletes everything in it.
+    It speaks the AWS API on one port of the loopback address, and behind each endpoint it runs the real vLLM
+    on small stand-in weights. Needs the extra `local`. Nothing survives `down`.
     """
 
 
@@ -58,21 +56,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def port_option(function: F) -> F:
-    """Add `--port`, which selects one of several local servers."""
+    """`--port`, by which two servers are told apart."""
     return click.option(
         "--port",
         type=click.IntRange(1, 65535),
-        help="Port of the local server, if several run.",
+        help="Which server, when several run.",
     )(function)
 
 
 def chosen_port(state: State, port: int | None) -> int | None:
-    """Return `--port`, else the global `--local-port` or its environment variable."""
+    """`--port`, else the global `--local-port` or its environment variable."""
     return port if port is not None else state.local_port
 
 
 def render_local(status: LocalStatus) -> str:
-    """Render one local server: its URL, the role and images for scripts, its engines."""
+    """One local server: address, what a script needs, engines."""
     data = status.to_dict()
     fields = [
         ("endpoint URL", str(data["endpoint_url"])),
@@ -102,21 +100,21 @@ _PYTHON = "PEAGLE_SM_ENGINE_PYTHON"
 @click.option(
     "--port", type=click.IntRange(1, 65535), help="Port on the loopback address.  [default: a free one]"
 )
-@click.option("--detach", "-d", is_flag=True, help="Run in the background; return when the server is ready.")
+@click.option("--detach", "-d", is_flag=True, help="Return when it is ready, and leave it running.")
 @click.option(
     "--engine-python",
     type=click.Path(dir_okay=False, path_type=Path),
-    help=f"Python of an existing engine environment.  [env: {_PYTHON}]",
+    help=f"Python of an engine environment that is there already.  [env: {_PYTHON}]",
 )
 @global_options
 @click.pass_obj
 def up(state: State, port: int | None, detach: bool, engine_python: Path | None) -> None:
     """Start the local SageMaker.
 
-    In the foreground, the server prints its log until Ctrl-C, which stops it and all its engines. With
-    --detach, it runs in the background; `peagle-sm local down` stops it. If a server runs already, --detach
-    prints its status; --port starts a second one. The first start builds the engine environment from the
-    shipped lock (about 2.5 GB, once).
+    In the foreground it says what it runs until Ctrl-C, which ends everything. With --detach it prints its
+    status when it is ready and stays; `peagle-sm local down` ends it. One that runs already is used; --port
+    starts a second one. The first start builds the engine's environment from the shipped lock (about
+    2.5 GB, once).
     """
     need_local_extra()
     from peagle_sm.aws.session.local_server import ensure_engine, refuse_taken, servers
@@ -131,18 +129,18 @@ def up(state: State, port: int | None, detach: bool, engine_python: Path | None)
         if others:
             say(others)
         if not detach:
-            say("Ctrl-C stops it and all its engines.")
+            say("Ctrl-C ends it, with every engine that it runs.")
 
     named = engine_python or (Path(state.environ[_PYTHON]) if state.environ.get(_PYTHON) else None)
     at = port if port is not None else state.local_port
     if at is not None:
-        refuse_taken(at)  # before the environment is built, which takes minutes
+        refuse_taken(at)  # before minutes are spent on the environment
     else:
         running = servers()
         if running and not detach:
             refuse_taken(running[0].port)
         if running:
-            note(state, f"a local SageMaker is already running at port {running[0].port}: using it")
+            note(state, f"a local SageMaker runs already, at port {running[0].port}: using it")
             _print(state, running[0])
             return
     if not detach:
@@ -174,13 +172,13 @@ def _others_note(port: int) -> str | None:
         return None
     named = " and ".join(f"port {known.port} (process {known.server.pid})" for known in others)
     return (
-        f"note: another local SageMaker is already running at {named}; "
-        f"--local alone is now ambiguous: use --local-port {port} for this one"
+        f"note: another local SageMaker runs already, at {named}; "
+        f"from now on --local alone is refused: write --local-port {port} for this one"
     )
 
 
 class _Notes(logging.Handler):
-    """Log handler that prints the server's log on its terminal."""
+    """Hands the server's own log to the terminal that it runs in."""
 
     def __init__(self, state: State) -> None:
         super().__init__(logging.INFO)
@@ -204,10 +202,10 @@ def _show_log(state: State) -> None:
 @global_options
 @click.pass_obj
 def status(state: State, port: int | None) -> None:
-    """Show the local server's URL, role, images, artifacts and engines.
+    """Show where it listens, what a script needs to use it, and its engines.
 
-    With --format json, prints one object, as `local up` does; a list of objects if several servers run and
-    no port is given. Exit code 4 if no server runs.
+    With --format json: one object, as `local up` prints it; a list of them when several run and no port is
+    given. Exit code 4 when none runs.
     """
     need_local_extra()
     from peagle_sm.aws.session.local_server import find_server, servers
@@ -215,7 +213,7 @@ def status(state: State, port: int | None) -> None:
     wanted = chosen_port(state, port)
     found = servers(wanted)
     if len(found) < 2:
-        found = [find_server(wanted)]  # raises NotFound if none runs
+        found = [find_server(wanted)]  # it has the words for "none runs"
     emit(
         state,
         table=lambda: "\n\n".join(render_local(each) for each in found),
@@ -229,22 +227,24 @@ POLL_S = 0.25
 
 @click.command(cls=Command)
 @click.argument("name", required=False)
-@click.option("--follow", "-f", is_flag=True, help="Keep printing new lines until Ctrl-C (server log only).")
+@click.option(
+    "--follow", "-f", is_flag=True, help="Go on printing new lines until Ctrl-C (the server's log)."
+)
 @click.option(
     "--tail",
     type=click.IntRange(1, 100000),
     default=100,
     show_default=True,
-    help="Start with the last N lines.",
+    help="Begin with the last N lines.",
 )
 @port_option
 @global_options
 @click.pass_obj
 def logs(state: State, name: str | None, follow: bool, tail: int, port: int | None) -> None:
-    """Print the log of the local server, or of an engine.
+    """Print what the server wrote, or an endpoint's engine.
 
-    Without NAME, prints the server's log; with NAME, the last lines of that endpoint's engine. To follow an
-    engine's log, use `peagle-sm logs NAME --follow --local`.
+    Without NAME: the server's own log. With NAME: the last lines of that endpoint's engine; with --local,
+    `peagle-sm logs` reads them as CloudWatch has them, and can follow.
     """
     need_local_extra()
     from peagle_sm.aws.session.local_server import endpoint_logs, find_server
@@ -269,13 +269,13 @@ def _existing(path: Path) -> Path:
     from peagle_sm.core.errors import NotFound
 
     raise NotFound(
-        f"there is no log at {path}: a server in the foreground writes its log to its terminal",
-        next_step="read it there, or start it with --detach; for an engine: peagle-sm local logs NAME",
+        f"there is no log at {path}: a server in the foreground writes to its terminal",
+        next_step="look there, or start it with --detach; an endpoint's engine: peagle-sm local logs NAME",
     )
 
 
 def read_file(path: Path, tail: int, follow: bool, state: State) -> Iterator[str]:
-    """Yield the last `tail` lines of a file; with `follow`, then each new line."""
+    """The last `tail` lines of a file, then, with `follow`, whatever is added to it."""
     with path.open(encoding="utf-8", errors="replace") as stream:
         yield from (line.rstrip("\n") for line in deque(stream, maxlen=tail))
         part = ""
@@ -293,10 +293,10 @@ def read_file(path: Path, tail: int, follow: bool, state: State) -> Iterator[str
 @global_options
 @click.pass_obj
 def down(state: State, port: int | None) -> None:
-    """Stop the local server and every process that it started.
+    """Stop it, and end every process that it started.
 
-    Without --port, stops all your local servers on this machine, with all their endpoints. The command checks
-    that each process has ended before it lists it.
+    Without a port every server of yours on this machine is stopped, with all its endpoints. Each process
+    is looked for again afterwards, so that what is listed as ended is proven gone.
     """
     need_local_extra()
     from peagle_sm.aws.session.local_server import down as stop
@@ -308,7 +308,7 @@ def down(state: State, port: int | None) -> None:
         table=lambda: (
             render_table(("port", "kind", "name", "pid", "ended"), rows, right=("port", "pid"))
             if rows
-            else "no local server was running"
+            else "nothing was running"
         ),
         data=lambda: {"ended": [asdict(each) for each in ended]},
         names=[str(each.pid) for each in ended],
@@ -319,11 +319,11 @@ _COMMON = ("id", "kind", "endpoint", "operation", "times", "probability", "seed"
 
 
 def render_faults(faults: Sequence[Mapping[str, Any]]) -> str:
-    """Render one row for each fault, in the order in which they apply: oldest first."""
+    """One row a fault, oldest first: the one that strikes before the others."""
     if not faults:
         return "no fault is set"
-    headers = ("id", "kind", "endpoint", "operation", "options", "injected", "remaining")
-    return render_table(headers, [_row(fault) for fault in faults], right=("injected", "remaining"))
+    headers = ("id", "kind", "endpoint", "operation", "options", "struck", "left")
+    return render_table(headers, [_row(fault) for fault in faults], right=("struck", "left"))
 
 
 def _row(fault: Mapping[str, Any]) -> tuple[str, ...]:

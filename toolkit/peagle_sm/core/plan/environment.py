@@ -1,7 +1,7 @@
-"""Container environment, from which the AWS image builds vLLM's arguments.
+"""The container's environment: what the AWS image turns into vLLM's arguments.
 
-vLLM's speculative config is part of it, with vLLM's field names and rules. `is_ineffective` detects parallel
-drafting without effect: the first draft token is accepted, the second hardly ever.
+vLLM's speculative configuration is part of it, with vLLM's own field names and rules. `is_ineffective` says
+when parallel drafting has no effect: the first draft token is accepted, the second hardly ever.
 `peagle_gate.acceptance` in container/ has the same rule, because the image does not contain this package. A
 test compares the two. `stacks.metrics` writes it as metric filters.
 """
@@ -14,7 +14,6 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from peagle_sm.core.catalog import SPECULATIVE_CONFIG
 from peagle_sm.core.errors import SpecError
 from peagle_sm.core.plan.resolve import Draft
 from peagle_sm.core.spec.validation import explain
@@ -23,9 +22,9 @@ BatchSizeRule = tuple[int, int, int]
 
 
 class SpeculativeConfig(BaseModel):
-    """vLLM's `--speculative-config` for EAGLE-3 and P-EAGLE; refuses unknown fields.
+    """What `--speculative-config` takes for EAGLE-3 and P-EAGLE; unknown fields are refused, as vLLM does.
 
-    Fields with None are not written, so that vLLM's defaults apply.
+    Fields left at None are not written, so that vLLM's own defaults apply.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -38,10 +37,8 @@ class SpeculativeConfig(BaseModel):
     max_model_len: int | None = Field(default=None, ge=1, description="Longest context of the draft.")
     quantization: str | None = Field(default=None, description="Quantisation of the draft.")
     revision: str | None = Field(default=None, description="Revision of a draft on the hub.")
-    draft_sample_method: str | None = Field(default=None, description="Sampling method of draft tokens.")
-    rejection_sample_method: str | None = Field(
-        default=None, description="Sampling method after a rejection."
-    )
+    draft_sample_method: str | None = Field(default=None, description="How draft tokens are sampled.")
+    rejection_sample_method: str | None = Field(default=None, description="How rejects are resampled.")
     num_speculative_tokens_per_batch_size: tuple[BatchSizeRule, ...] | None = Field(
         default=None, description="Rows [first batch size, last batch size, tokens]."
     )
@@ -71,22 +68,22 @@ class SpeculativeConfig(BaseModel):
         return self
 
     def to_json(self) -> str:
-        """Return compact JSON for SM_VLLM_SPECULATIVE_CONFIG, without vLLM's defaults."""
+        """Return compact JSON for SM_VLLM_SPECULATIVE_CONFIG: no spaces, vLLM's defaults left out."""
         return json.dumps(self.model_dump(exclude_defaults=True), separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> SpeculativeConfig:
-        """Parse the JSON of `to_json` or of a JumpStart spec.
+        """Read what `to_json` (or a JumpStart spec) wrote.
 
         Raises:
-            SpecError: not a JSON object, an unknown field, or a value that vLLM refuses.
+            SpecError: not a JSON object, an unknown field, or a value that vLLM would refuse.
         """
         try:
             data = json.loads(text)
         except json.JSONDecodeError as error:
             raise SpecError(
                 f"speculative config: not JSON: {error.msg} at character {error.pos}; found {text[:80]!r}",
-                next_step="Give a JSON object; a shell or an image may have removed the quotes.",
+                next_step="Write a JSON object; quotes that a shell or an image stripped must be put back.",
             ) from error
         try:
             return cls.model_validate(data)
@@ -103,7 +100,7 @@ Z = 2.33  #: each bound is one-sided, at 99%: the fewer drafts, the clearer the 
 
 
 def wilson(hits: int, of: int, z: float = Z) -> tuple[float, float]:
-    """Return the Wilson confidence interval of a share; 0 to 1 without data."""
+    """The confidence interval of a share, by Wilson's score; 0 to 1 without data."""
     if of <= 0:
         return 0.0, 1.0
     share = hits / of
@@ -114,12 +111,12 @@ def wilson(hits: int, of: int, z: float = Z) -> tuple[float, float]:
 
 
 def is_ineffective(drafts: int, first: int, second: int) -> bool:
-    """Return whether parallel drafting has no effect: second tokens are rejected.
+    """Whether so few second tokens survive that parallel drafting has no effect.
 
     Args:
-        drafts: number of verified drafts.
-        first: number of drafts with an accepted first token.
-        second: number of drafts with an accepted second token, too.
+        drafts: how many drafts were verified.
+        first: how many kept their first token.
+        second: how many kept their second token too.
     """
     return (
         drafts >= DRAFTS_NEEDED
@@ -130,6 +127,7 @@ def is_ineffective(drafts: int, first: int, second: int) -> bool:
 
 MODEL_MOUNT = "/opt/ml/model"
 CHANNEL_MOUNT = "/opt/ml/additional-model-data-sources"
+SPECULATIVE_CONFIG = "SM_VLLM_SPECULATIVE_CONFIG"
 REQUEST_METRICS = "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS"
 AUTO_RECOVERY = "PROCESS_AUTO_RECOVERY"
 # Read by openai-harmony; JumpStart's spec of gpt-oss-20b sets it in the same way.
@@ -148,12 +146,12 @@ OWNED = {
 
 
 def acceptance_namespace(endpoint: str) -> str:
-    """Return the CloudWatch namespace of an endpoint's metrics."""
+    """Return the CloudWatch namespace of an endpoint's figures; its name in it spares a dimension."""
     return f"peagle-sm/{endpoint}"
 
 
 def speculative_config(draft: Draft) -> SpeculativeConfig | None:
-    """Return vLLM's speculative config; None without speculation."""
+    """Return vLLM's speculative configuration, None without speculation."""
     if not draft.speculating or draft.num_speculative_tokens is None:
         return None
     beside = draft.head_beside_target
@@ -171,8 +169,12 @@ def _base(draft: Draft) -> dict[str, str]:
     return draft.jumpstart.environment_for(draft.instance_types[0])
 
 
+def _published_by_aws(draft: Draft) -> bool:
+    return draft.image is not None and draft.catalog.published_by_aws(draft.image.uri)
+
+
 def environment(draft: Draft) -> dict[str, str]:
-    """Return the environment, sorted by name; `serving.env` overrides it."""
+    """Return the environment, sorted by name; `serving.env` has the last word."""
     serving = draft.spec.serving
     values = _base(draft)
     values["SM_VLLM_TENSOR_PARALLEL_SIZE"] = str(serving.tensor_parallel_size)
@@ -187,7 +189,7 @@ def environment(draft: Draft) -> dict[str, str]:
         # the engine refuses to start when this is set without speculation
         if draft.image is not None and draft.image.at_least(floor):
             values[REQUEST_METRICS] = "summary"
-        if draft.source == "container" and not draft.image_published_by_aws:
+        if draft.source == "container" and not _published_by_aws(draft):
             values[GATE_NAMESPACE] = acceptance_namespace(draft.spec.name)
     if draft.needed_vocabulary is not None:
         values[VOCABULARY_FOLDER] = MODEL_MOUNT

@@ -1,7 +1,8 @@
-"""Exact requests of a deploy, and their changes in an update.
+"""The exact requests of a deploy, and what an update of them would change.
 
-`requests_for` builds CreateModel, CreateEndpointConfig, CreateEndpoint and the lifetime schedule, in boto3's
-names and in order. `changes` compares the payloads of an existing endpoint with the wanted ones, by field.
+`requests_for` builds, in boto3's names and in order, CreateModel, CreateEndpointConfig, CreateEndpoint and
+the lifetime schedule. `changes` compares the payloads of an existing endpoint with the wanted ones, field by
+field.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ _DEFAULT_PUBLISH_S = 60
 _RATE = "rate(10 minutes)"
 _GUARD_LASTS = timedelta(days=1)
 LIFETIME_RETRY = {"MaximumEventAgeInSeconds": 60, "MaximumRetryAttempts": 0}
-"""Retry policy of a lifetime schedule: no retries.
+"""No retries of a lifetime schedule.
 
 By default Scheduler retries for 24 hours, and a late retry would delete a new endpoint of the same name.
-The rate fires again anyway.
+The rate repeats anyway.
 """
 _SCHEDULE_NAME = 64  # the most characters that EventBridge Scheduler takes
 
@@ -44,7 +45,7 @@ def partition(region: str) -> str:
 
 
 def host_ami(draft: Draft) -> str | None:
-    """Return the host AMI that fits the image's CUDA and GPUs; None: AWS's default."""
+    """Return the host AMI whose driver suits the image's CUDA and the GPUs; None leaves AWS's default."""
     chosen = draft.spec.placement.inference_ami_version
     if chosen is not None or draft.image is None or draft.image.cuda is None:
         return chosen
@@ -58,7 +59,7 @@ def host_ami(draft: Draft) -> str | None:
 
 
 def _has_agreement(draft: Draft, uri: str | None) -> bool:
-    """Return whether the files are JumpStart's and have a licence agreement."""
+    """Return whether the files come from JumpStart and have an agreement; a bucket of your own has none."""
     entry = draft.jumpstart
     if entry is None or not entry.gated or uri is None:
         return False
@@ -73,7 +74,7 @@ def _data_source(draft: Draft, uri: str | None) -> dict[str, Any]:
 
 
 def model_body(draft: Draft) -> dict[str, Any]:
-    """Return the CreateModel request without name and tags; missing facts are None."""
+    """Return the CreateModel request without its name and tags; a missing fact is None in it."""
     container: dict[str, Any] = {
         "Image": draft.image.uri if draft.image else None,
         "ModelDataSource": {"S3DataSource": _data_source(draft, draft.model_uri)},
@@ -95,7 +96,7 @@ def model_body(draft: Draft) -> dict[str, Any]:
 
 
 def _placed(draft: Draft) -> dict[str, Any]:
-    """Return role and network: of the model, or of the config with a component."""
+    """Role and network: on the model, or on the config where the model runs as a component."""
     security = draft.spec.security
     payload: dict[str, Any] = {
         "ExecutionRoleArn": draft.role_arn,
@@ -162,13 +163,13 @@ def _config(draft: Draft) -> dict[str, Any]:
 
 
 def spec_hash(draft: Draft) -> str:
-    """Return a hash of both Create requests, without names and tags."""
+    """Return 16 hex digits over what CreateModel and CreateEndpointConfig ask for, names and tags apart."""
     text = json.dumps([model_body(draft), _config(draft)], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _shortened(name: str, limit: int) -> str:
-    """Shorten a name to ``limit`` characters; a digest makes it unique."""
+    """Shorten a name to ``limit`` characters; a digest keeps two long names apart."""
     if len(name) <= limit:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
@@ -176,26 +177,26 @@ def _shortened(name: str, limit: int) -> str:
 
 
 def schedule_name(endpoint: str) -> str:
-    """Return the name of an endpoint's lifetime schedule (at most 64 characters)."""
+    """Return the name of the schedule that ends an endpoint's life (at most 64 characters)."""
     return f"peagle-{_shortened(endpoint, _SCHEDULE_NAME - len('peagle--lifetime'))}-lifetime"
 
 
 def hard_schedule_name(endpoint: str, number: int | None = None) -> str:
-    """Return the name of a stack's second schedule, which deletes the endpoint.
+    """Return the name of a stack's second schedule: it deletes the endpoint itself.
 
-    With a ``number`` (from 1 on) it is the schedule that deletes the inference component of that number.
+    With a ``number`` (from 1 on) the name of the one that deletes the inference component of that number.
     """
     suffix = "-hard" if number is None else f"-hard-{number}"
     return _shortened(schedule_name(endpoint), _SCHEDULE_NAME - len(suffix)) + suffix
 
 
 def hashed_prefix(endpoint: str) -> str:
-    """Return the name prefix of an endpoint's configs and models, before the hash."""
+    """Return how the names of an endpoint's configs and models begin; 8 hex digits follow."""
     return f"{_shortened(endpoint, 54)}-"
 
 
 def names_for(endpoint: str, digest: str, *, component: bool = False) -> Names:
-    """Return the names of everything that a deploy with this hash creates."""
+    """Return the names of everything that a deploy of this endpoint with this hash makes."""
     hashed = hashed_prefix(endpoint) + digest[:8]
     return Names(
         endpoint=endpoint,
@@ -207,7 +208,7 @@ def names_for(endpoint: str, digest: str, *, component: bool = False) -> Names:
 
 
 def tags(draft: Draft, digest: str) -> list[dict[str, str]]:
-    """Return the tags of all created resources, the spec's own tags last."""
+    """Return the tags of everything that is created, the spec's own last."""
     spec, lifecycle, price = draft.spec, draft.spec.lifecycle, cost_of(draft).usd_per_hour
     least, most = spec.instance_bounds
     ours = {
@@ -242,16 +243,16 @@ def _num_speculative_tokens(draft: Draft) -> str | None:
 
 
 def _own_lifetime_role(draft: Draft) -> bool:
-    """Return whether the lifetime schedule's role is not the guard's."""
+    """Whether the lifetime schedule acts by a role that does not go with the guard."""
     role = (draft.scheduler_role_arn or "").rpartition("/")[2]
     return draft.context.stack is None and bool(role) and role != scheduler_role(draft.region)
 
 
 def lifetime_schedule(endpoint: str, region: str, role_arn: str | None, expiry: datetime) -> dict[str, Any]:
-    """Return the CreateSchedule request to delete ``endpoint`` from ``expiry`` on.
+    """Return the CreateSchedule request that deletes ``endpoint`` from ``expiry`` on, for a day.
 
-    It has a rate and not a single time: AWS refuses to delete an endpoint that is Creating or Updating.
-    Without StartDate a rate fires immediately.
+    A rate, not a single shot: one shot loses against an endpoint that is Creating or Updating.
+    Without StartDate a rate fires at once.
     """
     return {
         "Name": schedule_name(endpoint),
@@ -281,11 +282,11 @@ def _schedule(draft: Draft) -> list[Request]:
 
 
 def requests_for(draft: Draft, names: Names, digest: str) -> tuple[Request, ...]:
-    """Return the requests in order: the lifetime schedule first.
+    """Return the requests in order: the guard first, so that nothing ever runs without it.
 
-    The endpoint never exists without its schedule. Empty if a fact that the payloads need is missing.
+    Empty when a fact is missing that the payloads cannot do without.
     """
-    if draft.missing_fields:
+    if draft.gaps:
         return ()
     marks = tags(draft, digest)
     config = _config(draft)
@@ -323,14 +324,14 @@ _WHOLE = (
 )
 
 BAKING_S = 300
-"""Seconds that the old fleet is kept, with the alarms active, after the traffic shift."""
+"""How long the old fleet waits, and the alarms are watched, after the new one has taken the traffic."""
 LONGEST_UPDATE_S = 14400
-"""MaximumExecutionTimeoutInSeconds (600 to 28800): each startup timeout may be an hour."""
+"""MaximumExecutionTimeoutInSeconds (600 to 28800): each of the two start-up limits may take an hour."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One changed field; None means absent before, or afterwards."""
+    """One field; None where it was, or will be, absent."""
 
     field: str
     before: str | None
@@ -338,7 +339,7 @@ class Change:
 
 
 def changes(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Compare a described resource with its request; only requested fields count."""
+    """Compare a described resource with the request that would make it anew; what is asked for counts."""
     has, asked = dict(_flat(found)), dict(_flat(wanted))
     gone = [path for path in has if path not in asked and any(f"{part}." in path for part in _WHOLE)]
     differing = [path for path, value in asked.items() if has.get(path) != value]
@@ -346,7 +347,7 @@ def changes(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[Change
 
 
 def tag_changes(found: Mapping[str, str], wanted: Mapping[str, str]) -> tuple[Change, ...]:
-    """Compare tags; of unrequested tags only peagle-sm's are removed."""
+    """Compare tags; of those that the spec does not ask for only ours go."""
     told = {key: value for key, value in found.items() if key not in (PAUSED, SCHEDULER_ROLE)}
     gone = {key for key in told if key.startswith(PREFIX) and key not in wanted}
     keys = sorted({*gone, *(key for key, value in wanted.items() if told.get(key) != value)} - {SPEC_HASH})
@@ -354,12 +355,12 @@ def tag_changes(found: Mapping[str, str], wanted: Mapping[str, str]) -> tuple[Ch
 
 
 def stale_tags(found: Mapping[str, str], wanted: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the keys of peagle-sm's tags that the new spec lacks."""
+    """Return the keys of ours that the new spec does not have."""
     return tuple(sorted(key for key in found if key.startswith(PREFIX) and key not in wanted))
 
 
 def deployment_config(alarms: Sequence[str]) -> dict[str, Any]:
-    """Return UpdateEndpoint's DeploymentConfig: all at once, alarms roll back."""
+    """Return UpdateEndpoint's DeploymentConfig: all traffic at once, watched and undone by the alarms."""
     return {
         "BlueGreenUpdatePolicy": {
             "TrafficRoutingConfiguration": {"Type": "ALL_AT_ONCE", "WaitIntervalInSeconds": 0},
@@ -371,7 +372,7 @@ def deployment_config(alarms: Sequence[str]) -> dict[str, Any]:
 
 
 def update_alarm(endpoint: str) -> dict[str, Any]:
-    """Return the PutMetricAlarm request of an update: any 5xx rolls it back."""
+    """Return the PutMetricAlarm request of an update: any answer of the server's own fault undoes it."""
     return {
         "AlarmName": f"peagle-{endpoint}-update",
         "AlarmDescription": f"peagle-sm: undoes an update of endpoint {endpoint} whose engine fails requests",

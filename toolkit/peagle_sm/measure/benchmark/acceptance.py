@@ -38,14 +38,14 @@ _RATES = re.compile(r"Per-position acceptance rate: ([0-9., ]+?)(?:, Avg|$)")
 
 @dataclass(frozen=True)
 class Counters:
-    """Drafts and accepted draft tokens (also by position) that an engine counted since its start."""
+    """What an engine has counted since it started: drafts, accepted draft tokens, and these by position."""
 
     drafts: int
     accepted: int
     by_position: tuple[int, ...] = ()
 
     def __add__(self, other: Counters) -> Counters:
-        """Add the counters of another engine."""
+        """Both together, as of two engines."""
         return Counters(
             self.drafts + other.drafts,
             self.accepted + other.accepted,
@@ -53,7 +53,7 @@ class Counters:
         )
 
     def __sub__(self, earlier: Counters) -> Counters:
-        """Subtract an earlier reading of the same engine."""
+        """What came since ``earlier``."""
         return Counters(
             self.drafts - earlier.drafts,
             self.accepted - earlier.accepted,
@@ -62,7 +62,7 @@ class Counters:
 
 
 class Drafted(Protocol):
-    """Draft statistics of one answer: a `RequestRecord`, or a quickstart's `Output`."""
+    """What an answer tells of its drafts: a `RequestRecord` does, and a quickstart's `Output`."""
 
     @property
     def drafts(self) -> int | None:
@@ -74,33 +74,32 @@ class Drafted(Protocol):
 
     @property
     def histogram(self) -> tuple[int, ...]:
-        """Number of verification steps that accepted exactly j draft tokens, by j."""
+        """How many steps accepted exactly j draft tokens, by j."""
 
 
 def from_requests(requests: Iterable[Drafted]) -> Acceptance | None:
-    """Compute the acceptance of the requests that report it; None when none does.
+    """Of the requests that report it; None when none does.
 
     ``per_step`` weighs every verification step alike, ``per_request`` every request.
     """
-    reporting = [request for request in requests if request.drafts]
-    drafts = sum(request.drafts or 0 for request in reporting)
+    told = [one for one in requests if one.drafts]
+    drafts = sum(one.drafts or 0 for one in told)
     if not drafts:
         return None
-    accepted = sum(request.accepted or 0 for request in reporting)
-    lengths = [1 + (request.accepted or 0) / (request.drafts or 1) for request in reporting]
-    per_request = sum(lengths) / len(lengths)
+    accepted = sum(one.accepted or 0 for one in told)
+    per_request = sum(1 + (one.accepted or 0) / (one.drafts or 1) for one in told) / len(told)
     return Acceptance(
         source="per-request",
         per_step=1 + accepted / drafts,
         per_request=per_request,
-        survival=_survival([request.histogram for request in reporting]),
+        survival=_survival([one.histogram for one in told]),
         drafts=drafts,
         accepted=accepted,
     )
 
 
 def _survival(histograms: Sequence[tuple[int, ...]]) -> tuple[float, ...]:
-    """Compute the share of steps that accepted at least 1, 2, … tokens; empty if a histogram is missing."""
+    """Share of steps that accepted at least 1, 2, … tokens; empty where a request brought no histogram."""
     if not all(histograms):
         return ()
     length = max(map(len, histograms))
@@ -110,7 +109,7 @@ def _survival(histograms: Sequence[tuple[int, ...]]) -> tuple[float, ...]:
 
 
 def read_counters(text: str) -> Counters | None:
-    """Sum the spec-decode counters of all engines in Prometheus text; None without speculation."""
+    """The spec-decode counters in Prometheus text, all engines of it together; None without speculation."""
     sums: dict[str, float] = {}
     positions: dict[int, float] = {}
     for line in text.splitlines():
@@ -131,7 +130,7 @@ def read_counters(text: str) -> Counters | None:
 
 
 def read_log_line(message: str, num_speculative_tokens: int) -> Counters | None:
-    """Read the counts in one of vLLM's ``SpecDecoding metrics`` lines; None for any other line.
+    """The counts in one of vLLM's ``SpecDecoding metrics`` lines; None for any other line.
 
     The line gives drafted tokens and rates by position; ``num_speculative_tokens`` turns them into drafts.
     """
@@ -145,7 +144,7 @@ def read_log_line(message: str, num_speculative_tokens: int) -> Counters | None:
 
 
 def from_counters(counted: Counters | None, source: AcceptanceSource) -> Acceptance | None:
-    """Compute acceptance from a difference of counters; None without drafts, or after an engine restart."""
+    """Of what was counted between two looks; None when nothing was drafted (or an engine started anew)."""
     if counted is None or counted.drafts <= 0 or counted.accepted < 0:
         return None
     return Acceptance(
@@ -167,7 +166,7 @@ def _added(left: Sequence[int], right: Sequence[int], sign: int) -> tuple[int, .
 
 
 def is_ineffective(found: Acceptance) -> bool:
-    """Decide whether parallel drafting has no effect, by the rule of `core.plan.environment`."""
+    """Whether parallel drafting shows no effect, by the rule of `core.plan.environment`."""
     if len(found.survival) < 2:
         return False
     first, second = (round(rate * found.drafts) for rate in found.survival[:2])
@@ -179,21 +178,21 @@ LOG_DELAY_S = 20.0
 
 
 class EngineSource(Protocol):
-    """Source of the acceptance of all that an engine did during a load."""
+    """Acceptance of everything that an engine does between two moments."""
 
     @property
     def drafts(self) -> bool | None:
-        """Whether the engine speculates; None if unknown before a measurement."""
+        """Whether the engine drafts at all, as far as this source can tell without a measurement."""
 
     def begin(self) -> None:
-        """Note that a load is about to start."""
+        """A load is about to start."""
 
     def end(self) -> Acceptance | None:
-        """Return the acceptance of the load that has ended, warm-up included; None if unknown."""
+        """The load has ended: its acceptance, warm-up included; None where the source says nothing."""
 
 
 class Scraped:
-    """Acceptance from the counters of ``/metrics``; ``read`` returns the page."""
+    """Counters of ``/metrics``, read by ``read``."""
 
     def __init__(self, read: Callable[[], str]) -> None:
         self._read = read
@@ -201,7 +200,7 @@ class Scraped:
 
     @property
     def drafts(self) -> bool | None:
-        """Whether the engine has counters of speculation; None while they are 0."""
+        """Counters of speculation exist only in an engine that speculates; None while they stand at 0."""
         try:
             counters = read_counters(self._read())
         except PeagleError:
@@ -222,12 +221,12 @@ class Scraped:
     def _counters(self) -> Counters | None:
         try:
             return read_counters(self._read())
-        except PeagleError:  # without the page the acceptance is unknown; the measurement goes on
+        except PeagleError:  # a page that does not answer costs the figure, not the measurement
             return None
 
 
 class Logged:
-    """Acceptance from the engine's lines in CloudWatch Logs; `end` waits until they have arrived."""
+    """Lines that the engine has written to CloudWatch Logs; the end waits until they are there."""
 
     drafts: bool | None = None
 
@@ -241,11 +240,11 @@ class Logged:
         self._began: datetime | None = None
 
     def begin(self) -> None:
-        """Record when the load began."""
+        """Remember when the load began."""
         self._began = self._session.now()
 
     def end(self) -> Acceptance | None:
-        """Sum the lines since then."""
+        """Sum the lines since then up."""
         if self._began is None:
             return None
         self._sleep(LOG_DELAY_S)
@@ -260,7 +259,7 @@ class Logged:
 def engine_source(
     session: Session | None, arm: ArmRecord, sleep: Callable[[float], None] = time.sleep
 ) -> EngineSource | None:
-    """Choose the best source for an arm whose answers carry no acceptance; None if there is none."""
+    """The best source for an arm whose answers carry no acceptance; None where there is none."""
     if arm.transport == "http":
         return Scraped(lambda: read_url(f"{arm.endpoint}/metrics"))
     if session is None:

@@ -1,6 +1,6 @@
 """Describe what is measured: a SageMaker endpoint by its name, or a bare vLLM server by its URL.
 
-The result is an arm: its mode, model, image, instance type and price.
+The result is an arm: its mode, model, image, instance type and price. A bare server is asked over plain HTTP.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from peagle_sm.aws.control import sagemaker as control
+from peagle_sm.aws.control.prices import hourly
 from peagle_sm.aws.control.sagemaker import component_names, describe_component
 from peagle_sm.aws.session.local_server import stand_in_weights
 from peagle_sm.aws.session.session import Session
@@ -24,17 +25,15 @@ from peagle_sm.aws.session.signing import is_remote
 from peagle_sm.core.errors import NotFound, PeagleError, ServiceFault, SpecError
 from peagle_sm.core.spec.endpoint_spec import MODES
 from peagle_sm.measure.results.records import ArmRecord, Mode
-
-if TYPE_CHECKING:
-    from peagle_sm.service.inventory.inspection import EndpointStatus
+from peagle_sm.service.inventory.inspection import EndpointStatus, status
 
 TIMEOUT_S = 10
 
 
 def opener_for(url: str) -> urllib.request.OpenerDirector:
-    """Return a URL opener: with the environment's proxies for remote servers, without for local ones.
+    """What opens an address: by the proxies of the environment, but for a server on this machine.
 
-    The load client follows the same rule (`Target.remote`), so both reach the same server.
+    As the load client goes (`Target.remote`), so that both reach the same server.
     """
     if is_remote(url):
         return urllib.request.build_opener()
@@ -42,7 +41,7 @@ def opener_for(url: str) -> urllib.request.OpenerDirector:
 
 
 def read_url(address: str) -> str:
-    """Fetch the text at a URL of a bare vLLM.
+    """The text at an address of a bare vLLM.
 
     Raises:
         NotFound: the server has no such page.
@@ -52,13 +51,13 @@ def read_url(address: str) -> str:
         with opener_for(address).open(address, timeout=TIMEOUT_S) as response:
             return str(response.read().decode())
     except urllib.error.HTTPError as error:
-        raise NotFound(f"{address} answers HTTP {error.code}", next_step="check the URL") from error
+        raise NotFound(f"{address} answers {error.code}", next_step="check the address") from error
     except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
         reason = getattr(error, "reason", error)
         raise ServiceFault(
-            f"no server answers at {address}: {reason}",
+            f"nothing answers at {address}: {reason}",
             operation="GET",
-            next_step="check that the server runs, and check the URL",
+            next_step="check that the server runs, and its address",
         ) from error
 
 
@@ -67,35 +66,32 @@ IN_SERVICE = "InService"
 
 @dataclass(frozen=True)
 class Described:
-    """An arm, its origin for the results file, and whether it serves the stand-in weights."""
+    """An arm, whether it serves the small stand-in weights, and what else a results file says of it."""
 
     arm: ArmRecord
     stand_in_weights: bool
     origin: Mapping[str, Any] = field(default_factory=dict)
-    context: int | None = None  #: context length in tokens (prompt and answer); None if unknown
+    context: int | None = None  #: the longest prompt and answer together, in tokens, where it is known
 
     def priced(self, usd_per_hour: float) -> Described:
-        """Return a copy with a price given by the user."""
+        """The same at a price that the user gives."""
         arm = replace(self.arm, usd_per_hour=usd_per_hour, price_source="given by the user")
         return replace(self, arm=arm)
 
 
 def is_url(endpoint: str) -> bool:
-    """Decide whether ``endpoint`` is a URL rather than the name of an endpoint."""
+    """Whether it is an address rather than the name of an endpoint."""
     return endpoint.startswith(("http://", "https://"))
 
 
 def describe_endpoint(session: Session, name: str, *, component: str | None = None) -> Described:
-    """Describe a SageMaker endpoint that is in service.
+    """Describe an endpoint of SageMaker that serves.
 
     Raises:
-        NotFound: the endpoint or its component does not exist.
-        ServiceFault: the endpoint is not in service.
-        SpecError: the endpoint runs several inference components, and none was named.
+        NotFound: there is none of that name, or no such component.
+        ServiceFault: it is not in service.
+        SpecError: it runs inference components, and which one is not clear.
     """
-    from peagle_sm.aws.control.prices import hourly
-    from peagle_sm.service.inventory.inspection import status  # a bare server needs neither
-
     found = status(name, session=session)
     row = found.summary
     if row.status != IN_SERVICE:
@@ -104,11 +100,11 @@ def describe_endpoint(session: Session, name: str, *, component: str | None = No
             f"peagle-sm resume {name}{flags}" if row.status == "Paused" else f"peagle-sm status {name}{flags}"
         )
         raise ServiceFault(
-            f"endpoint {name!r} is {row.status}; only an InService endpoint can be measured"
+            f"endpoint {name!r} is {row.status}, and only an endpoint in service can be measured"
             + (f": {found.failure_reason}" if found.failure_reason else ""),
             operation="DescribeEndpoint",
             code=row.status,
-            next_step=f"run {remedy}",
+            next_step=f"look at it, or bring it up: {remedy}",
         )
     price = hourly(session, row.instance_type, row.instance_count or 1)
     asked = choose_component(session, name, component)
@@ -139,17 +135,17 @@ def describe_endpoint(session: Session, name: str, *, component: str | None = No
 def describe_url(
     url: str, *, mode: Mode = "unknown", usd_per_hour: float | None = None, name: str | None = None
 ) -> Described:
-    """Describe a bare vLLM server; it does not report its mode, so the caller gives ``mode``.
+    """Describe a bare vLLM; its mode cannot be asked for, so ``mode`` is what the caller says it runs.
 
     Raises:
-        SpecError: ``url`` is not a server URL.
-        ServiceFault: no OpenAI-compatible server answers there.
+        SpecError: no address of a server.
+        ServiceFault: nothing answers there as OpenAI's API does.
     """
     parts = urlsplit(url)
     if not parts.hostname or parts.query or parts.fragment:
         raise SpecError(
-            f"{url!r} is not a server URL; allowed: http://HOST:PORT or https://HOST",
-            next_step="give the URL that the server prints when it starts",
+            f"{url!r} is no address of a server; allowed: http://HOST:PORT or https://HOST",
+            next_step="give the address that the server prints when it starts",
         )
     model = _served_model(url)
     arm = ArmRecord(
@@ -171,7 +167,7 @@ def describe_url(
 
 
 def demand_mode(described: Described, expected: Mode) -> Described:
-    """Check that the arm runs the expected mode; an unknown mode is taken to be the expected one.
+    """The arm in the mode that was expected; where its mode is not known, it is taken to be that.
 
     Raises:
         SpecError: the endpoint runs another mode.
@@ -181,7 +177,7 @@ def demand_mode(described: Described, expected: Mode) -> Described:
         return replace(described, arm=replace(arm, mode=expected))
     if arm.mode != expected:
         raise SpecError(
-            f"endpoint {arm.name!r} runs mode {arm.mode}; expected {expected}",
+            f"endpoint {arm.name!r} runs mode {arm.mode}; expected was {expected}",
             next_step="measure another endpoint, or deploy one in that mode (speculation.mode in its spec)",
             details={"mode": arm.mode, "expected": expected},
         )
@@ -189,7 +185,7 @@ def demand_mode(described: Described, expected: Mode) -> Described:
 
 
 def look_at(session: Session | None, arm: ArmRecord) -> str | None:
-    """Describe the present state of an arm that stopped answering, in words; None if unknown."""
+    """How an arm that stopped answering looks now, in words; None where that cannot be found out."""
     if arm.transport == "http" or session is None:
         try:
             read_url(f"{arm.endpoint}/health")
@@ -201,38 +197,38 @@ def look_at(session: Session | None, arm: ArmRecord) -> str | None:
     except PeagleError:
         return None
     if facts is None:
-        return "the endpoint no longer exists"
+        return "the endpoint does not exist any more"
     return f"the endpoint is {facts.status}" + (f": {facts.failure_reason}" if facts.failure_reason else "")
 
 
 def _mode(found: EndpointStatus) -> Mode:
-    """Read the mode from the tags, or from the model's environment if peagle-sm did not create it."""
+    """What its tags say; of a foreign endpoint, what its model's environment says."""
     if found.summary.mode in MODES:
         return cast(Mode, found.summary.mode)
-    config = found.speculative_config
-    if config is None:
+    told = found.speculative_config
+    if told is None:
         return "unknown"
     return (
         "p-eagle"
-        if config.get("parallel_drafting")
+        if told.get("parallel_drafting")
         else "eagle3"
-        if config.get("method") == "eagle3"
+        if told.get("method") == "eagle3"
         else "unknown"
     )
 
 
 def choose_component(session: Session, name: str, asked: str | None) -> str | None:
-    """Choose the inference component: the named one, else the endpoint's own, or the only one.
+    """The component asked for; else none where the endpoint runs a model, or its own, or the only one.
 
     Raises:
         NotFound: the endpoint has no such component.
-        SpecError: the endpoint has several, and none was named.
+        SpecError: it has several, and which one to measure is not clear.
     """
     found = component_names(session, name)
     if asked is not None and asked not in found:
         raise NotFound(
             f"endpoint {name!r} has no inference component {asked!r}; it has: {', '.join(found) or 'none'}",
-            next_step="name one of its components with --component, or leave --component out if it has none",
+            next_step="name one of its components with --component, or leave it out where it has none",
             details={"found": asked, "allowed": list(found)},
         )
     if asked is not None or not found:
@@ -240,19 +236,20 @@ def choose_component(session: Session, name: str, asked: str | None) -> str | No
     if name in found or len(found) == 1:
         return name if name in found else found[0]
     raise SpecError(
-        f"endpoint {name!r} runs several inference components: {', '.join(found)}; name the one to measure",
-        next_step=f"add for example --component {found[0]}",
+        f"endpoint {name!r} runs the inference components {', '.join(found)}, and which one to measure is not"
+        " clear",
+        next_step=f"name one, for example --component {found[0]}",
         details={"components": list(found)},
     )
 
 
 def gpus_of(session: Session, component: str) -> int | None:
-    """Return the number of GPUs of one copy of a component; None if unknown."""
+    """How many GPUs one copy of a component has; None where that is not told."""
     try:
-        description = describe_component(session, component) or {}
-    except PeagleError:  # without it the price of a copy is unknown; the measurement goes on
+        told = describe_component(session, component) or {}
+    except PeagleError:  # costs the price of a copy, not the measurement
         return None
-    needs = description.get("Specification", {}).get("ComputeResourceRequirements", {})
+    needs = told.get("Specification", {}).get("ComputeResourceRequirements", {})
     count = needs.get("NumberOfAcceleratorDevicesRequired")
     return None if count is None else math.ceil(count)
 
@@ -264,15 +261,15 @@ def _served_model(url: str) -> dict[str, Any]:
         (model, *_) = document["data"]
     except (ValueError, LookupError, TypeError) as error:
         raise ServiceFault(
-            f"{address} does not answer like the OpenAI API: {error}",
+            f"{address} does not answer as OpenAI's API does: {error}",
             operation="GET /v1/models",
-            next_step="give the URL of a vLLM server, without a path",
+            next_step="give the address of a vLLM server, without a path",
         ) from error
     return model if isinstance(model, dict) else {}
 
 
 def _is_shipped(root: object) -> bool:
-    """Decide whether a server on this machine serves the weights that ship with peagle-sm."""
+    """Whether a server on this machine serves the weights that ship with peagle-sm."""
     if not isinstance(root, str):
         return False
     shipped = stand_in_weights() / "target" / "model.safetensors"

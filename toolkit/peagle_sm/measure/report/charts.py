@@ -1,6 +1,7 @@
-"""Charts as SVG: line charts and bar charts with their scales, ticks and axes. Pure.
+"""Charts as SVG: lines over a number, bars for a single load; their scales, ticks, axes and line names. Pure.
 
-A line's name is at its end, so no legend is needed. Each chart has a description for screen readers.
+A line's name is at its end: a legend would cost the eye a walk for every line. Each chart has a text for
+readers who cannot see it.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """Return the pixel position of ``value``."""
+        """The place of ``value``."""
         low, high, at = (math.log(x) if self.log else x for x in (self.low, self.high, value))
         share = (at - low) / (high - low) if high > low else 0.5
         return self.start + share * (self.end - self.start)
 
     def inside(self, value: float) -> bool:
-        """Decide whether ``value`` is within the domain, with a tiny tolerance."""
+        """Whether ``value`` lies in the domain (a hair beyond it counts)."""
         slack = (self.high - self.low) * 1e-9
         return self.low - slack <= value <= self.high + slack
 
 
 def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Return about ``count`` round values around ``low``..``high``: 1, 2, 2.5 or 5 times powers of ten."""
+    """About ``count`` round values that enclose ``low`` and ``high``: 1, 2, 2.5 or 5 by a power of ten."""
     if high <= low:
         high = low + (abs(low) or 1.0)
     rough = (high - low) / max(1, count - 1)
@@ -49,7 +50,7 @@ def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def decade_ticks(low: float, high: float) -> list[float]:
-    """Return ticks of a logarithmic axis: 1, 2 and 5 times powers of ten around ``low``..``high``."""
+    """1, 2 and 5 times the powers of ten that enclose ``low`` and ``high``, for a logarithmic axis."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     steps = [m * 10.0**power for power in range(first, last + 1) for m in (1, 2, 5)]
     start = max((step for step in steps if step <= low * 1.0001), default=low)
@@ -58,7 +59,7 @@ def decade_ticks(low: float, high: float) -> list[float]:
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """Return round ratios between ``low`` and ``high`` for a logarithmic axis; includes 1."""
+    """Round ratios between ``low`` and ``high`` for a logarithmic axis, 1 always among them."""
     steps = (0.5, 0.25, 0.2, 0.1, 0.05, 0.02, 0.01)
     span = high - low
     step = next((s for s in steps if span / s >= 4), 0.005)
@@ -69,9 +70,9 @@ def ratio_ticks(low: float, high: float) -> list[float]:
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Move positions as little as possible to be ``gap`` apart and within ``low``..``high``.
+    """Move places as little as needed so that they are ``gap`` apart and within ``low``..``high``.
 
-    The order is kept. If there is not enough room, they overlap evenly.
+    The order is kept. Where there is no room for all, they overlap evenly.
     """
     if not wanted:
         return []
@@ -92,7 +93,7 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
 
 
 def bounds(values: Iterable[float | None]) -> tuple[float, float]:
-    """Return the smallest and the largest value; (0, 1) without values."""
+    """The least and the greatest; (0, 1) where there is none."""
     found = [value for value in values if value is not None]
     return (min(found), max(found)) if found else (0.0, 1.0)
 
@@ -113,27 +114,27 @@ WIDE, HALF, THIRD, NARROW = Size(620, 310), Size(520, 270), Size(360, 270), Size
 
 
 class Chart(Protocol):
-    """Chart that can be drawn at any size."""
+    """What can be drawn at any size; ``y_title`` says what its figures are."""
 
     @property
     def y_title(self) -> str:
-        """Title of the y axis, with its unit."""
+        """What is drawn, with its unit."""
 
     @property
     def watermark(self) -> str | None:
-        """Warning that the figures are not a real model's."""
+        """Whose figures these are not."""
 
     def __call__(self, size: Size, identity: str) -> Safe:
-        """Draw the chart; ``identity`` is a unique id."""
+        """Draw it; ``identity`` is an id that no other drawing has."""
 
 
 def text_width(text: str) -> float:
-    """Estimate the width of ``text`` in pixels at the charts' font size."""
+    """About how many pixels ``text`` takes at the charts' size of type."""
     return len(text) * CHARACTER
 
 
 def fitted(text: str, width: float) -> str:
-    """Shorten ``text`` in its middle to fit; the table beside the chart has the full text."""
+    """Shorten ``text`` in its middle so that it fits; the table beside the chart has it whole."""
     most = max(3, int(width / CHARACTER))
     if len(text) <= most:
         return text
@@ -142,7 +143,7 @@ def fitted(text: str, width: float) -> str:
 
 
 def svg(size: Size, title: str, description: str, *content: Content, identity: str) -> Safe:
-    """Make the chart's SVG element, with title and description for screen readers."""
+    """The chart's element, with its title and description for a screen reader."""
     return tag(
         "svg",
         tag("title", title, id=f"{identity}-t"),
@@ -156,7 +157,7 @@ def svg(size: Size, title: str, description: str, *content: Content, identity: s
 
 
 def y_axis(scale: Scale, ticks: Sequence[float], labels: Sequence[str], left: float, right: float) -> Safe:
-    """Draw grid lines with their values on the left."""
+    """Fine lines across, their values at the left."""
     rows = []
     for value, label in zip(ticks, labels, strict=True):
         y = scale(value)
@@ -166,7 +167,7 @@ def y_axis(scale: Scale, ticks: Sequence[float], labels: Sequence[str], left: fl
 
 
 def x_axis(scale: Scale, ticks: Sequence[float], labels: Sequence[str], bottom: float, title: str) -> Safe:
-    """Draw the x axis with ticks and title."""
+    """Values below, and what they are."""
     marks = []
     for value, label in zip(ticks, labels, strict=True):
         x = scale(value)
@@ -178,9 +179,9 @@ def x_axis(scale: Scale, ticks: Sequence[float], labels: Sequence[str], bottom: 
 
 
 def both(chart: Chart, identity: str, wide: Size = WIDE) -> Safe:
-    """Draw the chart with its caption for wide and narrow pages; the style sheet shows one of them.
+    """The chart under its caption, for wide and for narrow pages; the style sheet shows one of them.
 
-    The caption includes the watermark, so a copied chart keeps it.
+    The caption carries the watermark: whoever copies the chart copies whose figures these are not.
     """
     mark = tag("span", chart.watermark, class_="watermark") if chart.watermark else None
     return tag(
@@ -192,20 +193,20 @@ def both(chart: Chart, identity: str, wide: Size = WIDE) -> Safe:
 
 
 _GAP = 16.0
-Coordinates = tuple[float, float]
+Place = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Line:
-    """Name, look and points of a line, in pixels from left to right."""
+    """A name, and where its line runs, in pixels from left to right."""
 
     name: str
     look: Look
-    places: tuple[Coordinates, ...]
+    places: tuple[Place, ...]
 
 
 def draw_line_names(lines: Sequence[Line], right: float, top: float, bottom: float) -> Safe:
-    """Draw line names in a column at the right, each linked to its line's end."""
+    """Names in a column to the right of the plot, moved apart, a hair line leading to each line's end."""
     named = [line for line in lines if line.places and line.name]
     heights = spread([line.places[-1][1] for line in named], _GAP, top, bottom)
     return join(*(_at_right(line, right, height) for line, height in zip(named, heights, strict=True)))
@@ -222,7 +223,7 @@ def _at_right(line: Line, right: float, height: float) -> Safe:
 
 @dataclass(frozen=True)
 class Mark:
-    """One value with its interval or range, if any; ``hollow`` marks a predicted value."""
+    """One value with its interval or range where there is one; ``hollow`` is predicted, not measured."""
 
     x: float
     y: float
@@ -243,7 +244,7 @@ class Series:
 
 @dataclass(frozen=True)
 class LineChart:
-    """Line chart; ``guides`` are vertical lines with labels (the best K)."""
+    """``x_ticks`` are where values lie; ``guides`` are upright lines with words (the best K)."""
 
     title: str
     description: str
@@ -260,7 +261,7 @@ class LineChart:
     watermark: str | None = None
 
     def __call__(self, size: Size, identity: str) -> Safe:
-        """Draw the chart."""
+        """Draw it."""
         return _draw_lines(self, size, identity)
 
 
@@ -308,7 +309,7 @@ def _y_ticks(chart: LineChart) -> list[float]:
 
 
 def _x_ticks(chart: LineChart, scale: Scale) -> tuple[list[float], list[str]]:
-    """Choose ticks: every value whose label does not touch the previous one."""
+    """Every value gets a tick as long as the labels keep apart."""
     kept: list[float] = []
     for value in sorted(set(chart.x_ticks)):
         width = text_width(formatting.axis(value)) + 8
@@ -318,7 +319,7 @@ def _x_ticks(chart: LineChart, scale: Scale) -> tuple[list[float], list[str]]:
 
 
 def _guides(guides: tuple[tuple[float, str, Look], ...], x: Scale, size: Size) -> list[Safe]:
-    """Draw vertical lines; labels that would touch go one below the other."""
+    """Upright lines; words that would touch stand one below the other."""
     drawn: list[Safe] = []
     places: list[tuple[float, float]] = []
     for at, text, look in guides:
@@ -354,7 +355,7 @@ def _whisker(x: float, low: float, high: float) -> str:
 
 @dataclass(frozen=True)
 class Bar:
-    """One arm's bar; ``low`` and ``high`` are the range over repeated runs."""
+    """One arm's figure; ``low`` and ``high`` are the range over repeated runs."""
 
     name: str
     look: Look
@@ -365,7 +366,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class BarChart:
-    """Horizontal bar chart with names above the bars and figures at their ends."""
+    """Lying bars from 0, the name above each, the figure at its end."""
 
     title: str
     description: str
@@ -374,7 +375,7 @@ class BarChart:
     watermark: str | None = None
 
     def __call__(self, size: Size, identity: str) -> Safe:
-        """Draw the chart; its height depends on the number of bars."""
+        """Draw it; the height follows from the number of bars."""
         return _draw_bars(self, size, identity)
 
 

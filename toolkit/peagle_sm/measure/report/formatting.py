@@ -1,8 +1,8 @@
-"""Formats of figures, names, colours and markers for all charts and tables. Pure.
+"""Figures, names, colours and markers for the reader, the same in every chart and table. Pure.
 
 A missing figure is a dash, never 0. The hues are Okabe and Ito's, which readers with any colour vision can
-distinguish; the style sheet darkens or lightens them to be readable as text. Markers repeat the distinction
-for print without colour.
+distinguish, darkened or lightened in the style sheet until they can be read as text; the marker repeats the
+distinction for print without colour.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MODE_NAMES = {"none": "no speculation", "eagle3": "EAGLE-3", "p-eagle": "P-EAGLE
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Format ``1,167`` ``97.3`` ``3.94``: about ``digits`` significant digits, with thousands commas."""
+    """``1,167`` ``97.3`` ``3.94``: about ``digits`` digits that count, thousands set apart."""
     if value is None:
         return DASH
     size = abs(value)
@@ -32,34 +32,34 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def axis(value: float) -> str:
-    """Format a tick's label: ``1,500`` ``2.5`` ``0``."""
+    """A tick's label: ``1,500`` ``2.5`` ``0``."""
     return f"{value:,.0f}" if value == int(value) else f"{value:,.4f}".rstrip("0")
 
 
 def ratio(value: float) -> str:
-    """Format ``1.31x``."""
+    """``1.31x``."""
     return f"{value:.2f}x"
 
 
 def span(interval: Interval) -> str:
-    """Format ``[1.20, 1.42]``."""
+    """``[1.20, 1.42]``."""
     return f"[{interval.low:.2f}, {interval.high:.2f}]"
 
 
 def with_span(interval: Interval | None) -> str:
-    """Format ``1.31x [1.20, 1.42]``; a dash for None."""
+    """``1.31x [1.20, 1.42]``; a dash without one."""
     return DASH if interval is None else f"{ratio(interval.value)} {span(interval)}"
 
 
 def share(value: float | None) -> str:
-    """Format ``97%``; ``<1%`` for small positive shares."""
+    """``97%``; ``<1%`` of what is not quite nothing."""
     if value is None:
         return DASH
     return "<1%" if 0 < value < 0.005 else f"{100 * value:.0f}%"
 
 
 def usd(value: float | None) -> str:
-    """Format ``0.43`` ``12.40`` ``1,250`` (USD, without the unit); small sums have two significant digits."""
+    """``0.43`` ``12.40`` ``1,250`` (USD, without the word); small sums keep two digits that count."""
     if value is None:
         return DASH
     if 0 < abs(value) < 0.1:
@@ -68,12 +68,12 @@ def usd(value: float | None) -> str:
 
 
 def plural(count: int, word: str) -> str:
-    """Format ``1 prompt``, ``96 prompts``."""
+    """``1 prompt``, ``96 prompts``."""
     return f"{count:,} {word}" + ("" if count == 1 else "s")
 
 
 def tokens(millions: float | None) -> str:
-    """Format ``12.0 million``, ``5.09 billion``."""
+    """``12.0 million``, ``5.09 billion``."""
     if millions is None:
         return DASH
     return f"{number(millions)} million" if millions < 1000 else f"{number(millions / 1000)} billion"
@@ -96,7 +96,7 @@ _SHAPES: dict[str, Shape] = {
 
 @dataclass(frozen=True)
 class Look:
-    """Colour and marker of an arm; ``hue`` is a CSS class, ``faint`` marks controls."""
+    """``hue`` is a class of the style sheet; ``faint`` arms are controls, drawn thinner."""
 
     hue: str
     shape: Shape
@@ -104,12 +104,12 @@ class Look:
 
     @property
     def classes(self) -> str:
-        """Value of the ``class`` attribute for elements in the current colour."""
+        """For the ``class`` of an element that is drawn in the current colour."""
         return f"h-{self.hue}" + (" faint" if self.faint else "")
 
 
 def looks_of(arms: Sequence[ArmRecord]) -> dict[str, Look]:
-    """Choose each arm's look: its mode's colour for the first arm of a mode, else a spare one."""
+    """Give each arm its look: the first of a mode its mode's own colour, further ones the others in turn."""
     taken: set[str] = set()
     looks = {}
     spare = [*_OTHERS]
@@ -123,7 +123,7 @@ def looks_of(arms: Sequence[ArmRecord]) -> dict[str, Look]:
 
 
 def marker(shape: Shape, x: float, y: float, size: float = 4.0, *, hollow: bool = False) -> Safe:
-    """Draw a marker at (x, y) in the current colour."""
+    """The marker's SVG at (x, y), in the current colour; hollow ones show the page."""
     kind = "hollow" if hollow else "solid"
     if shape == "circle":
         return tag("circle", cx=x, cy=y, r=size, class_=kind)
@@ -147,7 +147,7 @@ def _path(d: str, kind: str) -> Safe:
 
 
 def swatch(look: Look) -> Safe:
-    """Draw the marker for use before an arm's name in a table."""
+    """The marker on its own, to stand before an arm's name in a table."""
     return tag(
         "svg",
         marker(look.shape, 6, 6, 4),

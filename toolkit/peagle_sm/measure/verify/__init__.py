@@ -1,12 +1,12 @@
-"""`peagle-sm verify`: check that an endpoint's answers with speculation are the target's own.
+"""verify: are the answers of an endpoint with speculation the target's own?
 
 Each check is a pure function from requests and answers to a verdict (`greedy`, `sampling`, `probabilities`,
-`answer_format`); `probes` sends the requests, `run` runs the checks.
+`answer_format`); `probes` sends the requests, `run` puts both together.
 """
 
 from __future__ import annotations
 
-#: Checks in the order in which they run.
+#: In the order in which they run.
 CHECKS = (
     "greedy",
     "sampled",

@@ -1,1 +1,1 @@
-"""Existing resources: lists, statuses, logs, and the endpoint of each resource."""
+"""What exists: lists, statuses, logs, and what belongs to whom."""

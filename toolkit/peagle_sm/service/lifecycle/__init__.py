@@ -1,1 +1,1 @@
-"""Life cycle of an endpoint: deploy, update, pause, resume, delete."""
+"""An endpoint from nothing to in service and back: deploy, update, pause, resume, delete."""

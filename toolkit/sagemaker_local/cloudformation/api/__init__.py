@@ -1,1 +1,0 @@
-"""The calls of CloudFormation: requests in, answers out."""

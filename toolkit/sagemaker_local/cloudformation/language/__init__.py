@@ -1,1 +1,0 @@
-"""The template language: sections, functions, parameters, conditions. Pure."""
